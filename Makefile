@@ -1,0 +1,30 @@
+# Each target sets up .venv by itself; PYTHON chooses the interpreter (3.11 or newer).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: run test test-long lint bench clean
+.DEFAULT_GOAL := run
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+run: $(STAMP)
+	$(BIN)/disagg-proxy demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -m 'not long'
+
+test-long: $(STAMP)
+	$(BIN)/python -m pytest -m long
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov build dist *.egg-info
