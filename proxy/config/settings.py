@@ -1,0 +1,151 @@
+"""The resolved configuration: read once at start, immutable, passed down explicitly.
+
+Field names are the keys of the YAML file and field defaults their defaults: these structs are the schema.
+`proxy.config.load` fills them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from proxy.config.address import WorkerAddress
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Count = Annotated[int, Meta(ge=0)]
+Bytes = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(ge=0)]
+PositiveSeconds = Annotated[float, Meta(gt=0)]
+Name = Annotated[str, Meta(min_length=1)]
+
+MIB = 1024 * 1024
+MASK = "***"
+SECRET_KEYS = frozenset({"internal_request_auth_key"})
+
+
+class RouterSettings(msgspec.Struct, frozen=True):
+    """The `router` mapping of one section: how a worker of that role is chosen."""
+
+    type: Literal["round_robin", "load_balancing"] = "round_robin"
+
+
+class ServerSection(msgspec.Struct, frozen=True):
+    """`context_servers` or `generation_servers`.
+
+    `num_instances` always equals `len(urls)`. `inherited` holds the keys of the section that configure
+    workers and not the proxy (`tensor_parallel_size`, `kv_cache_config`, ...), as they were written there.
+    """
+
+    num_instances: Count = 0
+    urls: tuple[WorkerAddress, ...] = ()
+    router: RouterSettings = RouterSettings()
+    inherited: Mapping[str, Any] = {}
+
+
+class ProxySettings(msgspec.Struct, frozen=True):
+    """The `proxy` mapping: what upstream has no key for.
+
+    Sizes are bytes, times are seconds unless the name says otherwise.
+    """
+
+    # Limits. Larger bodies are answered with 413, larger header sections with 431.
+    max_body_bytes: Bytes = 128 * MIB
+    max_header_bytes: Bytes = 64 * 1024
+    max_connections_per_worker: Count = 0  # 0 = no limit
+
+    # Deadlines of the legs; 0 switches one off.
+    timeout_connect: Seconds = 5.0
+    timeout_context: Seconds = 180.0
+    timeout_first_byte: Seconds = 180.0
+    timeout_idle: Seconds = 180.0
+
+    # Slow clients; 0 switches one off.
+    header_timeout: Seconds = 15.0
+    client_stall_timeout: Seconds = 180.0
+
+    # Start and stop.
+    server_start_timeout: Seconds = 180.0
+    drain_grace: Seconds = 5.0
+    drain_timeout: Seconds = 600.0
+
+    # Health of the workers.
+    probe_interval: PositiveSeconds = 1.0
+    probe_timeout: PositiveSeconds = 5.0
+
+    # Request fields and worker versions.
+    accept_prompt_token_ids: bool = False
+    worker_version: Literal["old", "jul", "new"] = "jul"
+    unknown_fields: Literal["drop"] = "drop"
+    harmony_models: tuple[Name, ...] = ()
+
+    # The public side.
+    root_path: str = ""
+    model_aliases: Mapping[str, Name] = {}  # alias -> served model name
+    stream_coalesce_ms: Annotated[float, Meta(ge=0)] = 0.0
+
+    # Logs.
+    access_log: bool = True
+    log_level: Literal["critical", "error", "warning", "info", "debug"] = "info"
+    log_format: Literal["text", "json"] = "text"
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Everything `serve` and `check` know.
+
+    `node_id` None means: chosen at random at start and reported. `inherited` holds the top-level keys that
+    configure workers and not the proxy (upstream passes them to both sections). `warnings` are complete
+    sentences for the log or the terminal. `origin` is the path of the YAML file, or None without one.
+    """
+
+    hostname: Name = "localhost"
+    port: Port = 8000
+    context_servers: ServerSection = ServerSection()
+    generation_servers: ServerSection = ServerSection()
+    max_retries: Count = 1
+    schedule_style: Literal["context_first"] = "context_first"
+    gen_tokids_ctxbytes: bool = False
+    gen_strip_message_history: bool = False
+    allow_request_chat_template: bool = False
+    node_id: Annotated[int, Meta(ge=0, le=255)] | None = None
+    # Upstream's default is 10 s (TRT#16430), shorter than the pools of common clients and load balancers,
+    # which then send into a connection that is just being closed.
+    server_keep_alive_timeout: Count = 75
+    internal_request_auth_key: Name | None = None
+    proxy: ProxySettings = ProxySettings()
+
+    inherited: Mapping[str, Any] = {}
+    warnings: tuple[str, ...] = ()
+    origin: str | None = None
+
+    @property
+    def server_start_timeout(self) -> float:
+        """Seconds that `serve` waits for the workers at start (`-t`)."""
+        return self.proxy.server_start_timeout
+
+    def resolved(self) -> dict[str, Any]:
+        """Return the configuration in force as plain values in YAML's shape, secrets masked.
+
+        Inherited keys, warnings and the origin are not part of it.
+        """
+        plain = {
+            name: getattr(self, name)
+            for name in self.__struct_fields__
+            if name not in {"inherited", "warnings", "origin"}
+        }
+        for name in SECRET_KEYS & plain.keys():
+            plain[name] = None if plain[name] is None else MASK
+        for name in ("context_servers", "generation_servers"):
+            section: ServerSection = plain[name]
+            plain[name] = {
+                "num_instances": section.num_instances,
+                "urls": [address.text for address in section.urls],
+                "router": msgspec.structs.asdict(section.router),
+            }
+        proxy = msgspec.structs.asdict(self.proxy)
+        proxy["harmony_models"] = list(self.proxy.harmony_models)
+        proxy["model_aliases"] = dict(self.proxy.model_aliases)
+        plain["proxy"] = proxy
+        return plain
