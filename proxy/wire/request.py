@@ -1,0 +1,152 @@
+"""The few things that the proxy itself reads of a client's request."""
+
+import msgspec
+
+from proxy.wire.errors import InvalidField
+from proxy.wire.members import Members, equals, first_byte, is_null, split_array
+
+_STRING = msgspec.json.Decoder(str)
+_INTEGER = msgspec.json.Decoder(int)
+_QUOTE, _BRACKET = b'"['
+_DIGITS = tuple(b"%c" % digit for digit in b"-0123456789")
+
+
+class _StreamOptions(msgspec.Struct):
+    # `stream_options: {}` means that usage is wanted: the workers' default is true.
+    include_usage: bool | None = True
+
+
+_STREAM_OPTIONS = msgspec.json.Decoder(_StreamOptions)
+
+
+class InferenceRequest(msgspec.Struct, frozen=True):
+    """A request after the field policy.
+
+    Attributes:
+        members: what the workers will get, in the client's order.
+        chat: chat completions, otherwise completions.
+        model: as the client named it.
+        stream: whether the client wants events.
+        include_usage: whether the stream ends with a usage event.
+    """
+
+    members: Members
+    chat: bool
+    model: str
+    stream: bool
+    include_usage: bool
+
+
+def read_request(members: Members, *, chat: bool) -> InferenceRequest:
+    """Check what the proxy relies on; everything else is the workers' business.
+
+    A prompt list with one element is unwrapped, since workers take it but the hand-off needs a single prompt.
+
+    Raises:
+        InvalidField: a required member is missing or one has the wrong type or an unsupported value.
+    """
+    model = _text(members, "model")
+    if chat:
+        _require_messages(members)
+    else:
+        prompt = members.get("prompt")
+        if prompt is None or is_null(prompt):
+            raise InvalidField("prompt", "prompt is required", code="missing_required_parameter")
+        members["prompt"] = single_prompt(prompt)
+    _refuse_several_answers(members)
+    stream = _boolean(members, "stream")
+    return InferenceRequest(
+        members=members,
+        chat=chat,
+        model=model,
+        stream=stream,
+        include_usage=stream and _wants_usage(members),
+    )
+
+
+def single_prompt(prompt: msgspec.Raw) -> msgspec.Raw:
+    """The one prompt of a completions request: a string or a list of token ids.
+
+    Raises:
+        InvalidField: no prompt, several prompts, or something else.
+    """
+    if first_byte(prompt) == _QUOTE or _starts_with_number(prompt):
+        return prompt
+    if first_byte(prompt) == _BRACKET:
+        prompts = split_array(prompt)
+        if not prompts:
+            raise InvalidField("prompt", "prompt must not be an empty list")
+        if len(prompts) == 1 and (first_byte(prompts[0]) == _QUOTE or _starts_with_number(prompts[0])):
+            return prompts[0]
+    raise InvalidField(
+        "prompt", "prompt must be one string, one list of token ids, or a list that holds one of these"
+    )
+
+
+def _starts_with_number(value: msgspec.Raw) -> bool:
+    """Whether this is a list of token ids; the rest of up to 100,000 of them is left to the worker to check."""
+    head = bytes(memoryview(value)[:32])
+    return head[0] == _BRACKET and head[1:].lstrip(b" \t\r\n")[:1] in _DIGITS
+
+
+def _text(members: Members, name: str) -> str:
+    value = members.get(name)
+    if value is None or is_null(value):
+        raise InvalidField(name, f"{name} is required", code="missing_required_parameter")
+    try:
+        return _STRING.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise InvalidField(name, f"{name} must be a string", code="invalid_type") from None
+
+
+def _require_messages(members: Members) -> None:
+    messages = members.get("messages")
+    if messages is None or is_null(messages):
+        raise InvalidField("messages", "messages is required", code="missing_required_parameter")
+    if first_byte(messages) != ord("["):
+        raise InvalidField("messages", "messages must be a list", code="invalid_type")
+    # Only a short value can be an empty list; a long one is not parsed to find out.
+    if len(memoryview(messages)) < 64 and not split_array(messages):
+        raise InvalidField("messages", "messages must not be empty")
+
+
+def _boolean(members: Members, name: str) -> bool:
+    value = members.get(name)
+    if value is None:
+        return False
+    if equals(value, b"true"):
+        return True
+    if equals(value, b"false") or is_null(value):
+        return False
+    raise InvalidField(name, f"{name} must be true or false", code="invalid_type")
+
+
+def _integer(members: Members, name: str) -> int | None:
+    value = members.get(name)
+    if value is None or is_null(value):
+        return None
+    try:
+        return _INTEGER.decode(value)
+    except msgspec.DecodeError:
+        raise InvalidField(name, f"{name} must be an integer", code="invalid_type") from None
+
+
+def _refuse_several_answers(members: Members) -> None:
+    """One context answer holds the KV of one sequence, so several answers cannot come from one hand-off."""
+    for name in ("n", "best_of"):
+        if name in members and (_integer(members, name) or 1) != 1:
+            raise InvalidField(name, f"{name} other than 1 is not supported", code="unsupported_value")
+    if "use_beam_search" in members and _boolean(members, "use_beam_search"):
+        raise InvalidField("use_beam_search", "beam search is not supported", code="unsupported_value")
+
+
+def _wants_usage(members: Members) -> bool:
+    value = members.get("stream_options")
+    if value is None:
+        return False
+    try:
+        return bool(_STREAM_OPTIONS.decode(value).include_usage)
+    except msgspec.DecodeError:
+        raise InvalidField(
+            "stream_options", "stream_options must be an object", code="invalid_type"
+        ) from None

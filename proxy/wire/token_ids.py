@@ -1,0 +1,62 @@
+"""Find the prompt's token ids in a context answer and cut them out, without decoding them.
+
+The ids are nearly the whole answer (216 KB of 220 for 40,000 ids). Scanning them as JSON costs 65 us in
+base64 and 456 us as an array; `bytes.find` for the next quote or bracket costs a few. The cut is made safe in
+this way: a random nonce takes the place of the value, the remainder is decoded strictly, and the top-level
+member must then equal the nonce. A pattern inside a nested object, a duplicate member or the tail of an
+escaped name cannot pass for it. When the member turns out to be anything else, the caller splits lazily.
+"""
+
+import os
+from typing import NamedTuple
+
+_BASE64_MEMBER = b'"prompt_token_ids_b64":"'
+_ARRAY_MEMBER = b'"prompt_token_ids":['
+_IN_ARRAY = b"0123456789,- \t\r\n"
+
+# Below this size the plain split is as fast.
+WORTH_CUTTING = 2048
+
+
+class Cut(NamedTuple):
+    """A value that was cut out: the member's name, the encoded value, the nonce, and the text with the nonce."""
+
+    name: str
+    value: memoryview
+    nonce: bytes
+    remainder: bytes
+
+
+def cut_token_ids(answer: bytes) -> Cut | None:
+    """Cut the first base64 string or array of token ids out of `answer`; None when there is none to cut."""
+    start = answer.find(_BASE64_MEMBER)
+    if start >= 0:
+        return _cut_string(answer, start + len(_BASE64_MEMBER) - 1)
+    start = answer.find(_ARRAY_MEMBER)
+    if start >= 0:
+        return _cut_array(answer, start + len(_ARRAY_MEMBER) - 1)
+    return None
+
+
+def _cut_string(answer: bytes, start: int) -> Cut | None:
+    end = answer.find(b'"', start + 1) + 1
+    if end == 0 or end - start < WORTH_CUTTING:
+        return None
+    if answer.find(b"\\", start, end) >= 0 or not answer[start:end].isascii():
+        return None
+    return _cut(answer, "prompt_token_ids_b64", start, end)
+
+
+def _cut_array(answer: bytes, start: int) -> Cut | None:
+    end = answer.find(b"]", start) + 1
+    if end == 0 or end - start < WORTH_CUTTING:
+        return None
+    if answer[start + 1 : end - 1].translate(None, _IN_ARRAY):
+        return None
+    return _cut(answer, "prompt_token_ids", start, end)
+
+
+def _cut(answer: bytes, name: str, start: int, end: int) -> Cut:
+    nonce = b'"' + os.urandom(16).hex().encode() + b'"'
+    remainder = b"".join((answer[:start], nonce, answer[end:]))
+    return Cut(name, memoryview(answer)[start:end], nonce, remainder)
