@@ -1,0 +1,109 @@
+"""Resolves the configuration: precedence, compatibility with `trtllm-serve disaggregated`, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from proxy.config.container import CONTAINER_MARKS, is_loopback, runs_in_container
+from proxy.config.errors import ConfigError
+from proxy.config.not_built import NO_EFFECT_ROWS, find_not_built, is_future_default, not_built_keys, refusal
+from proxy.config.sections import SECTIONS, read_section
+from proxy.config.settings import ProxySettings, Settings
+from proxy.config.sources import SECTION_KEYS, Layers, read_layers, unknown_key
+from proxy.config.values import Entry, convert, convert_mapping, show
+from proxy.config.yaml_file import parse_yaml
+
+# Keys of mappings that are refused as a whole: a misspelled key is reported before the refusal.
+_REFUSED_MAPPINGS = {
+    "disagg_cluster": frozenset(
+        {
+            "cluster_uri",
+            "cluster_name",
+            "minimal_instances",
+            "heartbeat_interval_sec",
+            "inactive_timeout_sec",
+        }
+    ),
+    "otlp_config": frozenset({"otlp_traces_endpoint"}),
+}
+
+
+def load_settings(
+    path: str | None,
+    *,
+    overrides: Mapping[str, object],
+    environ: Mapping[str, str],
+    container_marks: Iterable[str] = CONTAINER_MARKS,
+) -> Settings:
+    """Read and check the whole configuration. Precedence: overrides, environment, YAML file, defaults.
+
+    `path` is the YAML file of `trtllm-serve disaggregated`, with or without a `proxy` mapping; None means no
+    file. `overrides` maps keys (top-level ones and those of `proxy`, both without prefix) to values, as
+    `proxy.config.options.overrides_from` returns them; its entry `warnings` is added to the warnings.
+    `environ` is the process environment; `DISAGG_PROXY_<KEY>` sets a key, with YAML for lists and mappings.
+    Empty variables count as unset. `container_marks` are files whose presence means "inside a container".
+
+    Raises `ConfigError` for the first mistake found.
+    """
+    layers = read_layers(path, overrides=overrides, environ=environ)
+    warnings = layers.warnings
+    _refuse_not_built("", layers.top, warnings)
+    _refuse_not_built("proxy", layers.proxy, warnings)
+    _note_no_effect(layers, warnings)
+
+    values: dict[str, Any] = _convert_fields(Settings, "", layers.top)
+    for name in SECTIONS:
+        values[name] = read_section(name, layers.top.get(name), layers.inherited, warnings)
+    values["proxy"] = ProxySettings(**_convert_fields(ProxySettings, "proxy.", layers.proxy))
+    inherited = {key: entry.value for key, entry in layers.inherited.items() if key not in SECTION_KEYS}
+    settings = Settings(**values, inherited=inherited, origin=path)
+
+    for name in SECTIONS:
+        if not values[name].urls:
+            warnings.append(f"{name} has no urls: the proxy cannot become ready")
+    if is_loopback(settings.hostname) and runs_in_container(environ, container_marks):
+        warnings.append(
+            f"hostname is {settings.hostname}: inside a container nobody outside can connect; "
+            "set hostname to 0.0.0.0 or ::"
+        )
+    return msgspec.structs.replace(settings, warnings=tuple(warnings))
+
+
+def _convert_fields(
+    struct: type[msgspec.Struct], prefix: str, entries: Mapping[str, Entry]
+) -> dict[str, Any]:
+    values = {}
+    for field in msgspec.structs.fields(struct):
+        entry = entries.get(field.name)
+        if entry is not None and field.name not in SECTIONS:
+            values[field.name] = convert(f"{prefix}{field.name}", entry, field.type)
+    return values
+
+
+def _refuse_not_built(scope: str, entries: Mapping[str, Entry], warnings: list[str]) -> None:
+    for name, entry in entries.items():
+        key = f"{scope}.{name}" if scope else name
+        if name not in not_built_keys(scope):
+            continue
+        value = parse_yaml(entry.value, origin=entry.origin) if entry.text else entry.value
+        row = find_not_built(key, value)
+        if row is None:
+            continue
+        if name in _REFUSED_MAPPINGS:
+            for inner, inner_value in convert_mapping(key, entry).items():
+                if inner not in _REFUSED_MAPPINGS[name]:
+                    known = _REFUSED_MAPPINGS[name]
+                    raise unknown_key(f"{key}.{inner}", inner, known, Entry(inner_value, entry.origin))
+        if not is_future_default(row, value):
+            raise ConfigError(refusal(row), origin=entry.origin, key=key, value=show(name, value))
+        warnings.append(f"{entry.origin}: {key} = {show(name, value)} has no effect yet: {row.reason}")
+
+
+def _note_no_effect(layers: Layers, warnings: list[str]) -> None:
+    for name, row in NO_EFFECT_ROWS.items():
+        entry = layers.top.get(name)
+        if entry is not None and convert(name, entry, row.type) != row.default:
+            warnings.append(f"{entry.origin}: {name} = {show(name, entry.value)} has no effect: {row.reason}")

@@ -1,0 +1,260 @@
+"""Keys that are known but not built: refused with a reason, never ignored.
+
+`NOT_BUILT` is the literal table; the README quotes it through `render_markdown`. Building a feature moves its
+rows out of here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Planned = Literal["later", "not planned"]
+
+
+class NotBuilt(msgspec.Struct, frozen=True):
+    """One row: a key, or one `value` of a key, that this version refuses.
+
+    `inert` lists values that describe what happens today: they are accepted, as null always is. `default` is the value the key
+    is going to default to; where that is not inert it is accepted with a warning, so that a file with every
+    default written out loads. `router.*` stands for the router of either section.
+    """
+
+    key: str
+    reason: str
+    nearest: str
+    planned: Planned
+    value: str | None = None
+    inert: tuple[Any, ...] = ()
+    default: Any = msgspec.UNSET
+
+
+class NoEffect(msgspec.Struct, frozen=True):
+    """One key of upstream that is accepted, checked for its type and has no effect."""
+
+    key: str
+    type: Any
+    default: Any
+    reason: str
+
+
+_ONE_PROCESS = "the proxy runs as one process"
+_BALANCER = "several proxies behind a load balancer, each with its own `node_id`"
+_STATIC = "static `urls`"
+_CONVERSATION = "an argument of the conversation router"
+_CACHE_AWARE = "an argument of the router that looks at KV caches"
+_BALANCING = "router `load_balancing`"
+_NO_DIALECT = "only TensorRT-LLM's request fields are understood"
+_NO_QUEUE = "there is no admission queue"
+_NO_EJECTION = "workers are probed, but not ejected for failed requests"
+_PER_WORKER = "`proxy.max_connections_per_worker`"
+
+NOT_BUILT: tuple[NotBuilt, ...] = (
+    # Upstream's keys.
+    NotBuilt(
+        "schedule_style",
+        "both legs at once need generation workers that wait for their context",
+        "`context_first`",
+        "later",
+        value="generation_first",
+    ),
+    NotBuilt("num_workers", _ONE_PROCESS, _BALANCER, "later", inert=(1,)),
+    NotBuilt("disagg_coordinator_url", _ONE_PROCESS, _BALANCER, "not planned"),
+    NotBuilt("disagg_cluster", "workers are not discovered", _STATIC, "later"),
+    NotBuilt("-m / --metadata_server_config_file", "workers are not discovered", _STATIC, "later"),
+    NotBuilt(
+        "conditional_disagg_config",
+        "every request takes both legs",
+        "leave it out",
+        "later",
+        inert=({},),
+    ),
+    NotBuilt(
+        "otlp_config",
+        "no spans are exported; `traceparent` and `tracestate` are passed on to the workers",
+        "`otlp_config` of the workers",
+        "later",
+        inert=({}, {"otlp_traces_endpoint": None}),
+    ),
+    NotBuilt(
+        "conversation_affinity_header_for_subagents",
+        "requests of one conversation are not kept together",
+        _BALANCING,
+        "later",
+    ),
+    NotBuilt(
+        "subagent_affinity_scope",
+        "requests of one conversation are not kept together",
+        _BALANCING,
+        "later",
+        inert=("context",),
+    ),
+    # Routers.
+    NotBuilt(
+        "router.type",
+        "requests of one conversation are not kept together",
+        "`load_balancing`",
+        "later",
+        value="conversation",
+    ),
+    NotBuilt(
+        "router.type",
+        "the KV cache events of the workers are not read",
+        "`load_balancing`",
+        "later",
+        value="kv_cache_aware",
+    ),
+    NotBuilt(
+        "router.use_tokens",
+        "load is counted in requests",
+        f"{_BALANCING} without it",
+        "later",
+        inert=(False,),
+    ),
+    NotBuilt("router.match_threshold", _CONVERSATION, _BALANCING, "later"),
+    NotBuilt("router.use_token_ids", _CONVERSATION, _BALANCING, "later", inert=(False,)),
+    NotBuilt("router.hash_skip_count", _CONVERSATION, _BALANCING, "later"),
+    NotBuilt("router.max_sessions", _CONVERSATION, _BALANCING, "later"),
+    NotBuilt("router.use_harmony", _CACHE_AWARE, _BALANCING, "later"),
+    NotBuilt("router.tokens_per_block", _CACHE_AWARE, _BALANCING, "later"),
+    NotBuilt("router.max_batch_size", _CACHE_AWARE, _BALANCING, "later"),
+    NotBuilt("router.custom_tokenizer", _CACHE_AWARE, _BALANCING, "later"),
+    NotBuilt("router.tokenizer_dir", _CACHE_AWARE, _BALANCING, "later"),
+    NotBuilt("router.model_path", _CACHE_AWARE, _BALANCING, "later"),
+    NotBuilt("router.track_routed_blocks", _CACHE_AWARE, _BALANCING, "later"),
+    NotBuilt("router.load_weight", _CACHE_AWARE, _BALANCING, "later"),
+    NotBuilt("router.load_cap", _CACHE_AWARE, _BALANCING, "later"),
+    # Our own keys.
+    NotBuilt("proxy.max_inflight", _NO_QUEUE, _PER_WORKER, "later", inert=(0,)),
+    NotBuilt("proxy.max_queued", _NO_QUEUE, _PER_WORKER, "later", inert=(0,), default=4096),
+    NotBuilt("proxy.timeout_queue", _NO_QUEUE, _PER_WORKER, "later", inert=(0,), default=60),
+    NotBuilt(
+        "proxy.timeout_total",
+        "each leg has its deadlines, the request as a whole has none",
+        "`proxy.timeout_context`, `proxy.timeout_first_byte` and `proxy.timeout_idle`",
+        "later",
+        inert=(0,),
+    ),
+    NotBuilt("proxy.eject_after", _NO_EJECTION, "`proxy.probe_interval`", "later", inert=(0,), default=3),
+    NotBuilt("proxy.eject_seconds", _NO_EJECTION, "`proxy.probe_interval`", "later", inert=(0,), default=2),
+    NotBuilt("proxy.fail_open", _NO_EJECTION, "`proxy.probe_interval`", "later", default=True),
+    NotBuilt(
+        "proxy.retry_budget",
+        "retries are limited per leg only",
+        "`max_retries`",
+        "later",
+        default=0.2,
+    ),
+    NotBuilt(
+        "proxy.on_disconnect_after_prefill",
+        "there is one fixed behaviour when a client leaves",
+        "leave it out",
+        "later",
+        default="drain",
+    ),
+    NotBuilt(
+        "proxy.sse_keepalive_seconds",
+        "no comments are sent into a silent stream",
+        "`server_keep_alive_timeout` and the idle time-outs of the load balancer",
+        "later",
+        inert=(0,),
+    ),
+    NotBuilt(
+        "proxy.fallback_aggregated",
+        "a request is never sent to generation workers alone",
+        "`never`",
+        "later",
+        inert=("never",),
+    ),
+    NotBuilt("proxy.admin_listen", "there are no admin calls", "leave it out", "later"),
+    NotBuilt("proxy.admin_token_file", "there are no admin calls", "leave it out", "later"),
+    NotBuilt(
+        "proxy.api_keys_file",
+        "clients are not authenticated",
+        "authentication in the ingress or load balancer",
+        "later",
+    ),
+    NotBuilt(
+        "proxy.workers",
+        "workers are listed by role",
+        "`context_servers.urls` and `generation_servers.urls`",
+        "later",
+        inert=([], "none"),
+    ),
+    NotBuilt("proxy.worker_dialect", _NO_DIALECT, "`trtllm`", "later", inert=("trtllm",)),
+    NotBuilt(
+        "proxy.worker_version",
+        "the accepted fields are not looked up at the workers",
+        "`old`, `jul` or `new`",
+        "later",
+        value="auto",
+    ),
+    NotBuilt(
+        "proxy.unknown_fields",
+        "fields that workers do not accept are dropped",
+        "`drop`",
+        "later",
+        value="reject",
+    ),
+    NotBuilt(
+        "proxy.unknown_fields",
+        "fields that workers do not accept are dropped",
+        "`drop`",
+        "later",
+        value="pass",
+    ),
+)
+
+NO_EFFECT: tuple[NoEffect, ...] = (
+    NoEffect("perf_metrics_max_requests", int, 0, "the proxy keeps no records of single requests"),
+    NoEffect("return_perf_metrics", bool, False, "the proxy adds no metrics of its own to answers"),
+    NoEffect("perf_metrics_output_dir", str | None, None, "the proxy writes no metrics files"),
+)
+
+_ROWS: dict[tuple[str, str | None], NotBuilt] = {(row.key, row.value): row for row in NOT_BUILT}
+NO_EFFECT_ROWS: dict[str, NoEffect] = {row.key: row for row in NO_EFFECT}
+
+
+def not_built_keys(scope: str) -> frozenset[str]:
+    """Return the names of the refused keys in one scope: `""` (top level), `proxy` or `router`."""
+    prefix = f"{scope}." if scope else ""
+    names = [row.key.removeprefix(prefix) for row in NOT_BUILT if row.key.startswith(prefix)]
+    return frozenset(name for name in names if "." not in name and not name.startswith("-"))
+
+
+def find_not_built(key: str, value: object) -> NotBuilt | None:
+    """Return the row that a configured value meets, or None when the value is fine.
+
+    `key` is the row's key (`router.type`, `proxy.workers`, `num_workers`).
+    """
+    row = _ROWS.get((key, value.lower())) if isinstance(value, str) else None
+    row = row or _ROWS.get((key, None))
+    if row is None or value is None:
+        return None
+    return None if any(_same(value, each) for each in row.inert) else row
+
+
+def is_future_default(row: NotBuilt, value: object) -> bool:
+    """Return true when the value is the one the key will default to, which is accepted with a warning."""
+    return row.default is not msgspec.UNSET and _same(value, row.default)
+
+
+def refusal(row: NotBuilt) -> str:
+    """Say why a value is refused and what works instead."""
+    when = "not built yet" if row.planned == "later" else "not supported"
+    return f"{when} ({row.reason}); nearest that works: {row.nearest}"
+
+
+def render_markdown() -> str:
+    """Render `NOT_BUILT` as the Markdown table that the README quotes."""
+    lines = ["| Key | Why it is refused | Nearest that works | Planned |", "|---|---|---|---|"]
+    for row in NOT_BUILT:
+        name = row.key if row.value is None else f"{row.key}: {row.value}"
+        lines.append(f"| `{name}` | {row.reason} | {row.nearest} | {row.planned} |")
+    return "\n".join(lines) + "\n"
+
+
+def _same(left: object, right: object) -> bool:
+    # 1 == True and 0 == False in Python, but not in a configuration.
+    return left == right and isinstance(left, bool) == isinstance(right, bool)
