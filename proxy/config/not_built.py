@@ -16,9 +16,9 @@ Planned = Literal["later", "not planned"]
 class NotBuilt(msgspec.Struct, frozen=True):
     """One row: a key, or one `value` of a key, that this version refuses.
 
-    `inert` lists values that describe what happens today: they are accepted, as null always is. `default` is the value the key
-    is going to default to; where that is not inert it is accepted with a warning, so that a file with every
-    default written out loads. `router.*` stands for the router of either section.
+    `inert` lists values that describe what happens today: they are accepted, as null always is. `default` is
+    the value the key is going to default to; where that is not inert it is accepted with a warning, so that a
+    file with every default written out loads. `router.*` stands for the router of either section.
     """
 
     key: str

@@ -125,6 +125,10 @@ class Settings(msgspec.Struct, frozen=True):
         """Seconds that `serve` waits for the workers at start (`-t`)."""
         return self.proxy.server_start_timeout
 
+    def __repr__(self) -> str:
+        # The generated form would put the secrets into every log line and traceback that shows settings.
+        return f"Settings({self.resolved()!r})"
+
     def resolved(self) -> dict[str, Any]:
         """Return the configuration in force as plain values in YAML's shape, secrets masked.
 
