@@ -10,7 +10,8 @@ from typing import Any, TextIO
 import yaml
 
 from proxy.config.address import WorkerAddress
-from proxy.config.settings import MASK, SECRET_KEYS, Settings
+from proxy.config.settings import Settings
+from proxy.config.values import masked
 from proxy.workers.probe import ProbeResult, control_client, probe_worker
 
 _HEADINGS = ("role", "address", "health", "version", "model", "latency", "detail")
@@ -103,9 +104,7 @@ def _inherited(settings: Settings) -> dict[str, Any]:
         ("generation_servers.", settings.generation_servers.inherited),
     )
     return {
-        f"{prefix}{name}": MASK if name in SECRET_KEYS else value
-        for prefix, group in groups
-        for name, value in group.items()
+        f"{prefix}{name}": masked(name, value) for prefix, group in groups for name, value in group.items()
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from proxy.config.errors import ConfigError
 from proxy.config.not_built import find_not_built, refusal
 from proxy.config.sources import COMMAND_LINE, WARNINGS_KEY
+from proxy.config.values import show
 
 _METADATA_OPTION = "-m / --metadata_server_config_file"
 
@@ -75,7 +76,8 @@ def overrides_from(args: argparse.Namespace) -> dict[str, object]:
     metadata_file = args.metadata_server_config_file
     row = find_not_built(_METADATA_OPTION, metadata_file)
     if row is not None:
-        raise ConfigError(refusal(row), origin=COMMAND_LINE, key=_METADATA_OPTION, value=metadata_file)
+        shown = show(_METADATA_OPTION, metadata_file)
+        raise ConfigError(refusal(row), origin=COMMAND_LINE, key=_METADATA_OPTION, value=shown)
     overrides: dict[str, object] = {}
     for option, keys in _KEYS.items():
         value: Any = getattr(args, option)

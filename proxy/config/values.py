@@ -57,11 +57,18 @@ class Entry(msgspec.Struct, frozen=True):
     text: bool = False
 
 
+def masked(key: str, value: Any) -> Any:
+    """Return a value with secrets replaced at any depth. `key` is its name or dotted path."""
+    if isinstance(value, dict):
+        return {name: masked(str(name), inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [masked(key, inner) for inner in value]
+    return MASK if key.rpartition(".")[2] in SECRET_KEYS and value is not None else value
+
+
 def show(key: str, value: Any) -> str:
-    """Return a value as it appears in messages: JSON, shortened, masked when the key is a secret."""
-    if key in SECRET_KEYS and value is not None:
-        return MASK
-    shown = json.dumps(value, ensure_ascii=False, default=str)
+    """Return a value as it appears in messages: JSON, shortened, secrets masked."""
+    shown = json.dumps(masked(key, value), ensure_ascii=False, default=str)
     return shown if len(shown) <= _LONGEST_SHOWN_VALUE else f"{shown[: _LONGEST_SHOWN_VALUE - 1]}…"
 
 
@@ -141,7 +148,7 @@ def convert_mapping(key: str, entry: Entry) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise _error(key, entry, "expected a mapping")
+        raise _error(key, Entry(value, entry.origin), "expected a mapping")
     return require_text_keys(value, origin=entry.origin, key=key)
 
 

@@ -1,0 +1,239 @@
+import json
+
+import msgspec
+import pytest
+
+from proxy.config.errors import ConfigError
+from proxy.config.not_built import (
+    NO_EFFECT,
+    NOT_BUILT,
+    find_not_built,
+    is_future_default,
+    not_built_keys,
+    refusal,
+    render_markdown,
+)
+from proxy.config.settings import ProxySettings, RouterSettings, Settings
+
+CONFIGURABLE = [row for row in NOT_BUILT if not row.key.startswith("-")]
+# A value that no row lists as harmless, of the type the key will have.
+REFUSED_VALUES = {
+    "num_workers": 4,
+    "disagg_coordinator_url": "http://coordinator:8332",
+    "disagg_cluster": {"cluster_uri": "etcd://etcd:2379"},
+    "conditional_disagg_config": {"max_local_prefill_length": 0},
+    "otlp_config": {"otlp_traces_endpoint": "http://otel:4317"},
+    "conversation_affinity_header_for_subagents": "x-parent",
+    "subagent_affinity_scope": "both",
+    "router.use_tokens": True,
+    "router.match_threshold": 0.75,
+    "router.use_token_ids": True,
+    "router.hash_skip_count": 0,
+    "router.max_sessions": 100000,
+    "router.use_harmony": True,
+    "router.tokens_per_block": 32,
+    "router.max_batch_size": 64,
+    "router.custom_tokenizer": "x",
+    "router.tokenizer_dir": "/models/x",
+    "router.model_path": "/models/x",
+    "router.track_routed_blocks": True,
+    "router.load_weight": 0.25,
+    "router.load_cap": 2,
+    "proxy.max_inflight": 10,
+    "proxy.max_queued": 10,
+    "proxy.timeout_queue": 10,
+    "proxy.timeout_total": 600,
+    "proxy.eject_after": 5,
+    "proxy.eject_seconds": 5,
+    "proxy.fail_open": False,
+    "proxy.retry_budget": 0.5,
+    "proxy.on_disconnect_after_prefill": "drop",
+    "proxy.sse_keepalive_seconds": 15,
+    "proxy.fallback_aggregated": "context_down",
+    "proxy.admin_listen": "127.0.0.1:9000",
+    "proxy.admin_token_file": "/run/token",
+    "proxy.api_keys_file": "/run/keys",
+    "proxy.workers": [{"url": "a:1", "role": "context"}],
+    "proxy.worker_dialect": "passthrough",
+}
+
+
+def document(key, value):
+    """A YAML file (JSON is YAML) that sets one key by its row's name."""
+    scope, _, name = key.rpartition(".")
+    if scope == "router":
+        return json.dumps({"generation_servers": {"router": {name: value}}})
+    return json.dumps({scope: {name: value}} if scope else {name: value})
+
+
+def dotted(key):
+    return f"generation_servers.{key}" if key.startswith("router.") else key
+
+
+@pytest.mark.parametrize("row", CONFIGURABLE, ids=lambda row: f"{row.key}={row.value}")
+def test_every_row_is_refused(load, row):
+    value = row.value if row.value is not None else REFUSED_VALUES[row.key]
+    with pytest.raises(ConfigError) as caught:
+        load(document(row.key, value))
+    error = caught.value
+    assert (error.origin, error.key) == ("disagg.yaml", dotted(row.key))
+    assert error.value == json.dumps(value)
+    assert error.problem == refusal(row)
+    assert row.nearest in str(error)
+    assert ("not built yet" in str(error)) == (row.planned == "later")
+
+
+@pytest.mark.parametrize("row", CONFIGURABLE, ids=lambda row: f"{row.key}={row.value}")
+def test_harmless_values_are_accepted_silently(load, row):
+    quiet = load("").warnings
+    values = row.inert if row.value is not None else (None, *row.inert)
+    for value in values:
+        assert load(document(row.key, value)).warnings == quiet
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in CONFIGURABLE if row.default is not msgspec.UNSET], ids=lambda row: row.key
+)
+def test_future_defaults_are_accepted_with_a_warning(load, row):
+    warnings = load(document(row.key, row.default)).warnings
+    shown = json.dumps(row.default)
+    assert f"disagg.yaml: {row.key} = {shown} has no effect yet: {row.reason}" in warnings
+
+
+@pytest.mark.parametrize(
+    "row",
+    [row for row in CONFIGURABLE if not row.key.startswith("router.")],
+    ids=lambda row: f"{row.key}={row.value}",
+)
+def test_rows_are_refused_in_the_environment_too(load, row):
+    value = row.value if row.value is not None else json.dumps(REFUSED_VALUES[row.key])
+    variable = f"DISAGG_PROXY_{row.key.removeprefix('proxy.').upper()}"
+    with pytest.raises(ConfigError) as caught:
+        load("", environ={variable: value})
+    assert caught.value.origin == f"environment variable {variable}"
+    assert caught.value.problem == refusal(row)
+
+
+def test_harmless_values_in_the_environment(load):
+    environ = {
+        "DISAGG_PROXY_NUM_WORKERS": "1",
+        "DISAGG_PROXY_WORKERS": "null",
+        "DISAGG_PROXY_MAX_INFLIGHT": "0",
+    }
+    assert load("", environ=environ).warnings == load("").warnings
+
+
+@pytest.mark.parametrize("value", [True, 1.5, 2, 0, "1"])
+def test_only_one_worker_process_is_one(load, value):
+    with pytest.raises(ConfigError, match="num_workers"):
+        load(document("num_workers", value))
+
+
+def test_booleans_are_no_numbers(load):
+    with pytest.raises(ConfigError, match=r"proxy\.max_inflight = false"):
+        load("proxy: {max_inflight: false}")
+    with pytest.raises(ConfigError, match=r"use_tokens = 0"):
+        load("context_servers: {router: {use_tokens: 0}}")
+
+
+@pytest.mark.parametrize("kind", ["conversation", "Conversation", "KV_CACHE_AWARE"])
+def test_router_type_is_reported_before_its_arguments(load, kind):
+    with pytest.raises(ConfigError, match=r"context_servers\.router\.type"):
+        load(f"context_servers: {{router: {{match_threshold: 0.5, load_cap: 2, type: {kind}}}}}")
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "hint"),
+    [
+        ("disagg_cluster: {cluster_url: x}", "disagg_cluster.cluster_url", 'did you mean "cluster_uri"?'),
+        (
+            "disagg_cluster: {frobnicate: x}",
+            "disagg_cluster.frobnicate",
+            "known keys: cluster_name, cluster_uri",
+        ),
+        (
+            "otlp_config: {otlp_traces_endpont: x}",
+            "otlp_config.otlp_traces_endpont",
+            '"otlp_traces_endpoint"?',
+        ),
+        ("otlp_config: {headers: x}", "otlp_config.headers", "known keys: otlp_traces_endpoint"),
+    ],
+)
+def test_unknown_keys_of_refused_mappings(load, text, key, hint):
+    with pytest.raises(ConfigError) as caught:
+        load(text)
+    assert caught.value.key == key
+    assert hint in caught.value.problem
+
+
+@pytest.mark.parametrize("text", ["disagg_cluster: etcd", "otlp_config: [a]"])
+def test_refused_mappings_have_to_be_mappings(load, text):
+    with pytest.raises(ConfigError, match="expected a mapping"):
+        load(text)
+
+
+def test_rows_are_unique_and_name_nothing_that_is_built():
+    names = [(row.key, row.value) for row in NOT_BUILT]
+    assert len(set(names)) == len(names)
+    built = {
+        *Settings.__struct_fields__,
+        *(f"proxy.{name}" for name in ProxySettings.__struct_fields__),
+        *(f"router.{name}" for name in RouterSettings.__struct_fields__),
+    }
+    # A built key may have single values that are not.
+    assert {row.key for row in NOT_BUILT if row.value is None}.isdisjoint(built)
+    assert {row.key for row in NOT_BUILT if row.value is not None} <= built
+    assert {row.key for row in NO_EFFECT}.isdisjoint(built)
+
+
+def test_scopes():
+    assert "num_workers" in not_built_keys("")
+    assert "workers" in not_built_keys("proxy")
+    assert {"type", "use_tokens"} <= not_built_keys("router")
+    assert not any("." in name or name.startswith("-") for name in not_built_keys(""))
+
+
+def test_look_up():
+    row = find_not_built("router.type", "Conversation")
+    assert row is not None
+    assert row.value == "conversation"
+    assert not is_future_default(row, "conversation")
+    assert find_not_built("router.type", "load_balancing") is None
+    assert find_not_built("port", 1) is None
+
+
+def test_markdown_table_quotes_every_row():
+    lines = render_markdown().splitlines()
+    assert lines[0] == "| Key | Why it is refused | Nearest that works | Planned |"
+    assert len(lines) == 2 + len(NOT_BUILT)
+    assert all(line.count(" | ") == 3 for line in lines[2:])
+    assert (
+        "| `router.type: conversation` | requests of one conversation are not kept together "
+        "| `load_balancing` | later |" in lines
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "warns"),
+    [
+        ("perf_metrics_max_requests: 0", False),
+        ("perf_metrics_max_requests: 100", True),
+        ("return_perf_metrics: false", False),
+        ("return_perf_metrics: true", True),
+        ("perf_metrics_output_dir: null", False),
+        ("perf_metrics_output_dir: /tmp/x", True),
+    ],
+)
+def test_keys_without_effect_warn(load, text, warns):
+    name = text.partition(":")[0]
+    found = [warning for warning in load(text).warnings if warning.startswith(f"disagg.yaml: {name} = ")]
+    assert len(found) == warns
+    assert all("has no effect" in warning for warning in found)
+
+
+@pytest.mark.parametrize(
+    "text", ["perf_metrics_max_requests: many", "return_perf_metrics: 1", "perf_metrics_output_dir: [a]"]
+)
+def test_keys_without_effect_are_still_checked(load, text):
+    with pytest.raises(ConfigError, match="expected"):
+        load(text)
