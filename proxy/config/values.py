@@ -155,8 +155,6 @@ def convert_mapping(key: str, entry: Entry) -> dict[str, Any]:
 def describe(expected: inspect.Type) -> str:
     """Say in words which values a type takes, for example `a whole number between 0 and 65535`."""
     match expected:
-        case inspect.Metadata(type=inner):
-            return describe(inner)
         case inspect.BoolType():
             return "true or false"
         case inspect.IntType():

@@ -17,6 +17,9 @@ State = Literal["healthy", "starting", "unhealthy", "unreachable"]
 # The answers are small; more is not read, so that a wrong server cannot fill the memory.
 _LONGEST_BODY = 256 * 1024
 _LONGEST_DETAIL = 120
+# httpcore 1.0 leaves the socket to the garbage collector when it is cancelled in a TLS handshake, and closes it
+# when its own time-out ends the handshake: that one has to come first.
+_CONNECT_SHARE = 0.9
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
@@ -79,9 +82,8 @@ async def probe_worker(
     deadline = asyncio.get_running_loop().time() + timeout
     started = time.perf_counter()
     try:
-        async with asyncio.timeout_at(deadline):
-            answer = await _get(client, address, "/health")
-    except TimeoutError:
+        answer = await _get(client, address, "/health", deadline)
+    except (TimeoutError, httpx.TimeoutException):
         return ProbeResult(address, "unreachable", detail=f"no answer within {timeout:g} s")
     except Exception as error:  # whatever goes wrong on the way is the finding of the probe
         return ProbeResult(address, "unreachable", detail=_shorten(str(error) or type(error).__name__))
@@ -112,9 +114,14 @@ def is_starting(status: int, headers: httpx.Headers, body: bytes) -> bool:
     return isinstance(code, str) and code == "starting"
 
 
-async def _get(client: httpx.AsyncClient, address: WorkerAddress, path: str) -> _Answer:
+async def _get(client: httpx.AsyncClient, address: WorkerAddress, path: str, deadline: float) -> _Answer:
+    remaining = max(0.0, deadline - asyncio.get_running_loop().time())
+    limits = httpx.Timeout(None, connect=remaining * _CONNECT_SHARE)
     body = bytearray()
-    async with client.stream("GET", f"{address.base_url}{path}") as response:
+    async with (
+        asyncio.timeout_at(deadline),
+        client.stream("GET", f"{address.base_url}{path}", timeout=limits) as response,
+    ):
         async for part in response.aiter_bytes():
             body += part
             if len(body) > _LONGEST_BODY:
@@ -124,8 +131,7 @@ async def _get(client: httpx.AsyncClient, address: WorkerAddress, path: str) -> 
 
 async def _get_json(client: httpx.AsyncClient, address: WorkerAddress, path: str, deadline: float) -> Any:
     try:
-        async with asyncio.timeout_at(deadline):
-            answer = await _get(client, address, path)
+        answer = await _get(client, address, path, deadline)
     except Exception:  # the worker is healthy; what it does not tell stays unknown
         return None
     return _decode(answer.body) if answer.status == 200 else None
