@@ -2,67 +2,121 @@
 
 Workers put `disaggregated_params` into each choice and `prompt_token_ids` or `prompt_token_ids_b64` at the
 top level of non-streamed answers; they are the workers' business and can be hundreds of kilobytes.
+
+Workers write compact JSON, so each of these members is normally found by its text and cut out; decoding the
+rest once more shows whether they were the right ones. An answer with blanks, duplicate names or anything else
+out of the ordinary is walked through member by member.
 """
 
+from collections.abc import Iterator
+
+import msgspec
+
 from proxy.wire.errors import MalformedJSON
-from proxy.wire.members import join_object, split_array, split_object
-from proxy.wire.spans import element_spans, member_spans, without
+from proxy.wire.members import split_object
+from proxy.wire.spans import cut_ranges, element_spans, member_spans
 
 _TOP_LEVEL = frozenset({"prompt_token_ids", "prompt_token_ids_b64", "disaggregated_params"})
 _IN_CHOICE = frozenset({"disaggregated_params"})
 
 
-def _without_members(source: bytes, names: frozenset[str]) -> bytes:
-    members = split_object(source)
-    if names.isdisjoint(members):
-        return source
-    spans = member_spans(source, members)
-    if spans is None:
-        return join_object({name: value for name, value in members.items() if name not in names})
-    return without(source, spans, names)
+_ABSENT = msgspec.Raw()  # no JSON value is empty
 
 
-def _clean_choices(source: bytes) -> bytes:
-    elements = split_array(source)
-    cleaned = [_without_members(bytes(element), _IN_CHOICE) for element in elements]
-    spans = element_spans(source, elements)
-    if spans is None:
-        return b"[" + b",".join(cleaned) + b"]"
-    parts: list[bytes] = []
-    at = 0
-    for span, choice in zip(spans, cleaned, strict=True):
-        parts += (source[at : span.start], choice)
-        at = span.end
-    parts.append(source[at:])
-    return b"".join(parts)
+class _Choice(msgspec.Struct):
+    disaggregated_params: msgspec.Raw = _ABSENT
+
+
+class _Answer(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    disaggregated_params: msgspec.Raw = _ABSENT
+    prompt_token_ids: msgspec.Raw = _ABSENT
+    prompt_token_ids_b64: msgspec.Raw = _ABSENT
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
 
 
 def clean_answer(source: bytes) -> bytes:
     """Remove hand-off members from a worker's JSON answer.
 
-    An answer that is not a JSON object (or has choices of another shape) is none of ours and stays as it is.
+    An answer that is not a JSON object is none of ours and stays as it is.
     """
-    if b"disaggregated_params" not in source and b"prompt_token_ids" not in source:
+    if (
+        b"disaggregated_params" not in source
+        and b"prompt_token_ids" not in source
+        and b"\\u00" not in source  # a letter of a name may be escaped
+    ):
         return source
+    cleaned = _cut_by_text(source)
+    return _cut_by_walk(source) if cleaned is None else cleaned
+
+
+def _cut_by_text(source: bytes) -> bytes | None:
+    """Remove the members of a compact answer; None when in doubt."""
     try:
-        members = split_object(source)
-        choices = members.get("choices")
-        top = _without_members(source, _TOP_LEVEL)
-        if choices is None:
-            return top
-        before = bytes(choices)
-        after = _clean_choices(before)
-        if after == before:
-            return top
-        return _replace_choices(top, after)
+        members = _hand_off_members(_ANSWER.decode(source))
+        if not members:
+            return source
+        rest = source
+        for name, value in members:
+            shorter = _without(rest, name, bytes(value))
+            if shorter is None:
+                return None
+            rest = shorter
+        # Each cut took one member away. If one was taken from a place where the client may see it, or a name
+        # stands twice, then a member is left where none should be.
+        return None if _hand_off_members(_ANSWER.decode(rest)) else rest
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _hand_off_members(answer: _Answer) -> list[tuple[bytes, msgspec.Raw]]:
+    found = [
+        (b"prompt_token_ids", answer.prompt_token_ids),
+        (b"prompt_token_ids_b64", answer.prompt_token_ids_b64),
+        (b"disaggregated_params", answer.disaggregated_params),
+    ]
+    found += [(b"disaggregated_params", choice.disaggregated_params) for choice in answer.choices or ()]
+    return [(name, value) for name, value in found if value]
+
+
+def _without(source: bytes, name: bytes, value: bytes) -> bytes | None:
+    """Cut out the first member with this name if it has this value and no blanks stand around it.
+
+    A quote behind a brace or a comma opens a string, since a letter follows it: this is a name, and no text.
+    """
+    spelling = b'"' + name + b'":'
+    start = source.find(spelling)
+    end = start + len(spelling) + len(value)
+    before, behind = source[start - 1 : start], source[end : end + 1]
+    if start < 1 or not source.startswith(value, start + len(spelling)):
+        return None
+    if behind == b"," and before in (b"{", b","):
+        return source[:start] + source[end + 1 :]
+    if behind == b"}" and before == b",":
+        return source[: start - 1] + source[end:]
+    return None
+
+
+def _cut_by_walk(source: bytes) -> bytes:
+    try:
+        split_object(source)
     except MalformedJSON:
         return source
+    parts: list[bytes] = []
+    at = 0
+    for start, end in sorted(_ranges(source)):
+        parts.append(source[at:start])
+        at = end
+    parts.append(source[at:])
+    return b"".join(parts)
 
 
-def _replace_choices(source: bytes, choices: bytes) -> bytes:
-    members = split_object(source)
-    spans = member_spans(source, members)
-    if spans is None:
-        return join_object({**members, "choices": choices})
-    span = spans["choices"]
-    return source[: span.value] + choices + source[span.end :]
+def _ranges(source: bytes) -> Iterator[tuple[int, int]]:
+    members = member_spans(source, source.index(b"{"))
+    yield from cut_ranges(members, _TOP_LEVEL)
+    for member in members:
+        if member.name == "choices":
+            for choice in element_spans(source, member.value):
+                yield from cut_ranges(member_spans(source, choice.value), _IN_CHOICE)

@@ -11,6 +11,7 @@ arrive and returns what is to be passed on, in one of two forms:
   and trailers are dropped. The last chunk is not passed on; the consumer writes it when the message is complete.
 """
 
+import re
 from typing import Protocol
 
 from proxy.wire.errors import BrokenFraming
@@ -18,9 +19,13 @@ from proxy.wire.errors import BrokenFraming
 LAST_CHUNK = b"0\r\n\r\n"
 
 _CRLF = b"\r\n"
-# A size line is 1 to 16 digits; extensions are tolerated up to what llhttp and nginx take.
-_MAX_LINE = 4096
 _MAX_TRAILER = 16384
+
+# Patterns, since `int` alone would also take signs, underscores, blanks and `0x`. 16 digits hold 64 bits. A line
+# break inside an extension would end the line for a lenient parser, so it is none (RFC 9112 §7.1.1, §2.2).
+_BARE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})\r\n").match
+_EXTENDED_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]{0,16};[^\r\n]{0,4000}\r\n").match
+_BEGINNING_OF_LINE = re.compile(rb"[0-9A-Fa-f]{1,16}(?:\r|[ \t]{0,16}(?:;[^\r\n]{0,4000}\r?)?)").fullmatch
 
 
 def chunk(payload: bytes) -> bytes:
@@ -68,7 +73,8 @@ class LengthReader:
     def feed(self, data: bytes) -> list[bytes]:
         """See `BodyReader`."""
         if len(data) > self._remaining:
-            data, self.leftover = data[: self._remaining], data[self._remaining :]
+            self.leftover += data[self._remaining :]
+            data = data[: self._remaining]
         self._remaining -= len(data)
         self.complete = self._remaining == 0
         return [data] if data else []
@@ -117,6 +123,9 @@ class ChunkedReader:
     def feed(self, data: bytes) -> list[bytes]:
         """See `BodyReader`."""
         pieces: list[bytes] = []
+        if self.complete:
+            self.leftover += data
+            return pieces
         at = self._finish_open_frame(data, pieces) if self._remaining or self._missing_crlf else 0
         if self._line:
             data, at, self._line = self._line + data[at:], 0, b""
@@ -134,42 +143,39 @@ class ChunkedReader:
         """Pass over whole frames from a frame's start; returns where the trailer section begins, or the end."""
         framed = self.framed
         run = at  # start of the bare frames that have been passed over and not yet handed out
-        length = len(data)
+        length = rest = len(data)
+        payload: slice | None = None  # of a frame of which only a part has arrived
         while at < length:
-            line_end = data.find(_CRLF, at, at + _MAX_LINE)
-            if line_end < 0:
-                if length - at >= _MAX_LINE:
-                    raise BrokenFraming("chunk size line too long")
-                self._line = data[at:]
+            line = _BARE_LINE(data, at)
+            bare = line is not None
+            if line is None:
+                line = _EXTENDED_LINE(data, at)
+            if line is None:
+                self._line = _beginning_of_line(data[at:])
                 break
-            line = data[at:line_end]
-            size = _parse_size(line)
-            begin = line_end + 2
-            end = begin + size
+            size = int(line[1], 16)
             if size == 0:
                 self._trailer = True
-                if run < at:
-                    pieces.append(data[run:at])
-                return begin
+                rest = line.end()
+                break
+            begin = line.end()
+            end = begin + size
             if end + 2 > length:
-                if framed and run < at:
-                    pieces.append(data[run:at])
-                self._open_frame(data, begin, end, pieces)
-                return length
-            if data[end : end + 2] != _CRLF:
+                payload = slice(begin, end)
+                break
+            if not data.startswith(_CRLF, end):
                 raise BrokenFraming("no line end behind a chunk")
-            if not framed:
-                pieces.append(data[begin:end])
-                run = end + 2
-            elif b";" in line:
+            if not (framed and bare):
                 if run < at:
                     pieces.append(data[run:at])
-                pieces.append(chunk(data[begin:end]))
+                pieces.append(chunk(data[begin:end]) if framed else data[begin:end])
                 run = end + 2
             at = end + 2
         if run < at:
-            pieces.append(data if run == 0 and at == length else data[run:at])
-        return length
+            pieces.append(data[run:at])
+        if payload is not None:
+            self._open_frame(data, payload.start, payload.stop, pieces)
+        return rest
 
     def _open_frame(self, data: bytes, begin: int, end: int, pieces: list[bytes]) -> None:
         payload = data[begin:end]
@@ -201,9 +207,9 @@ class ChunkedReader:
         if data.startswith(_CRLF):
             end = 2
         else:
-            end = data.find(b"\r\n\r\n") + 4
+            end = data.find(b"\r\n\r\n", 0, _MAX_TRAILER) + 4
             if end < 4:
-                if len(data) > _MAX_TRAILER:
+                if len(data) >= _MAX_TRAILER:
                     raise BrokenFraming("trailer section too long")
                 self._line = data
                 return
@@ -211,12 +217,8 @@ class ChunkedReader:
         self.leftover = data[end:]
 
 
-def _parse_size(line: bytes) -> int:
-    """The size of a chunk; `int` alone would also take signs, underscores, blanks and `0x`."""
-    digits = line.partition(b";")[0].rstrip(b" \t") if b";" in line else line
-    if not digits.isalnum() or len(digits) > 16 or b"x" in digits.lower():
-        raise BrokenFraming("bad chunk size")
-    try:
-        return int(digits, 16)
-    except ValueError:
-        raise BrokenFraming("bad chunk size") from None
+def _beginning_of_line(data: bytes) -> bytes:
+    """Refuse at once what cannot become a size line."""
+    if _BEGINNING_OF_LINE(data) is None:
+        raise BrokenFraming("bad chunk size line")
+    return data

@@ -6,18 +6,22 @@ workers frame theirs: a role event per choice (with their blank before the empty
 nulls, the finish reason on the last content event, usage if asked for, `[DONE]`.
 """
 
-from typing import Any
-
-import msgspec
-
 from proxy.wire.answers import clean_answer
 from proxy.wire.handoff import ContextAnswer, Outcome
+from proxy.wire.members import (
+    NULL,
+    JSONBytes,
+    Members,
+    is_null,
+    join_array,
+    join_object,
+    split_array,
+    split_object,
+)
 from proxy.wire.sse import DONE, event
 
-_encode = msgspec.json.encode
-
 # Members of a completions choice that its stream events do not have.
-_NOT_STREAMED = ("disaggregated_params", "context_logits")
+_NOT_STREAMED = frozenset({"disaggregated_params", "context_logits"})
 
 
 def as_json(answer: ContextAnswer) -> bytes:
@@ -32,47 +36,70 @@ def as_stream(answer: ContextAnswer, *, chat: bool, include_usage: bool) -> byte
         answer: with any outcome but `Outcome.HAND_OFF`.
         chat: which of the two shapes.
         include_usage: `stream_options.include_usage` of the client.
+
+    Raises:
+        MalformedJSON: a message or a tool call is not an object.
     """
-    body: dict[str, Any] = msgspec.json.decode(clean_answer(answer.body))
-    head = {
-        "id": body.get("id"),
-        "object": "chat.completion.chunk" if chat else "text_completion",
-        "created": body.get("created"),
-        "model": body.get("model"),
+    body = split_object(answer.body)
+    head: dict[str, JSONBytes] = {
+        "id": body.get("id", NULL),
+        "object": b'"chat.completion.chunk"' if chat else b'"text_completion"',
+        "created": body.get("created", NULL),
+        "model": body.get("model", NULL),
     }
-    choices: list[dict[str, Any]] = body.get("choices") or []
+    choices = [split_object(choice) for choice in split_array(body["choices"])]
     if not chat:
-        events = [event(_encode({**head, "choices": [_text_choice(c)], "usage": None})) for c in choices]
+        payloads = [_payload(head, [_text_choice(choice)], usage=NULL) for choice in choices]
     elif answer.outcome is Outcome.GIVEN_UP:
-        events = [event(_encode({**head, "choices": [_delta_choice(c, role=True) for c in choices]}))]
+        payloads = [_payload(head, [_delta_choice(choice, role=True) for choice in choices])]
     else:
-        events = [_role_event(head, c) for c in choices]
-        events += [event(_encode({**head, "choices": [_delta_choice(c)]})) for c in choices]
+        # The blank is the workers': clients that compare bytes see no difference.
+        payloads = [_payload(head, [_role_choice(choice)]) + b" " for choice in choices]
+        payloads += [_payload(head, [_delta_choice(choice)]) for choice in choices]
     if include_usage:
-        events.append(event(_encode({**head, "choices": [], "usage": body.get("usage")})))
-    return b"".join((*events, DONE))
+        payloads.append(_payload(head, [], usage=answer.usage))
+    return b"".join([event(payload) for payload in payloads]) + DONE
 
 
-def _role_event(head: dict[str, Any], choice: dict[str, Any]) -> bytes:
-    role = (choice.get("message") or {}).get("role") or "assistant"
-    delta = {"index": choice.get("index", 0), "delta": {"role": role}}
-    return b"data: " + _encode({**head, "choices": [delta]}) + b" \n\n"
+def _payload(head: dict[str, JSONBytes], choices: list[bytes], **more: JSONBytes) -> bytes:
+    return join_object({**head, "choices": join_array(choices), **more})
 
 
-def _delta_choice(choice: dict[str, Any], *, role: bool = False) -> dict[str, Any]:
-    message: dict[str, Any] = choice.get("message") or {}
-    delta = {name: value for name, value in message.items() if value is not None}
+def _role_choice(choice: Members) -> bytes:
+    role = _message(choice).get("role")
+    delta = join_object({"role": b'"assistant"' if role is None or is_null(role) else role})
+    return join_object({"index": choice.get("index", b"0"), "delta": delta})
+
+
+def _delta_choice(choice: Members, *, role: bool = False) -> bytes:
+    delta: dict[str, JSONBytes] = {
+        name: value for name, value in _message(choice).items() if not is_null(value)
+    }
     if not role:
         delta.pop("role", None)
     calls = delta.pop("tool_calls", None)
-    if calls:
-        delta["tool_calls"] = [{"index": number, **call} for number, call in enumerate(calls)]
-    streamed = {"index": choice.get("index", 0), "delta": delta}
+    if calls is not None and (numbered := _numbered_calls(calls)):
+        delta["tool_calls"] = join_array(numbered)
+    streamed: dict[str, JSONBytes] = {"index": choice.get("index", b"0"), "delta": join_object(delta)}
     for name in ("logprobs", "finish_reason", "stop_reason"):
-        if choice.get(name) is not None:
-            streamed[name] = choice[name]
-    return streamed
+        value = choice.get(name)
+        if value is not None and not is_null(value):
+            streamed[name] = value
+    return join_object(streamed)
 
 
-def _text_choice(choice: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in choice.items() if name not in _NOT_STREAMED}
+def _message(choice: Members) -> Members:
+    message = choice.get("message")
+    return {} if message is None or is_null(message) else split_object(message)
+
+
+def _numbered_calls(calls: JSONBytes) -> list[bytes]:
+    """Tool calls of a stream carry their index, those of a whole answer do not."""
+    return [
+        join_object({"index": b"%d" % number, **split_object(bytes(call))})
+        for number, call in enumerate(split_array(bytes(calls)))
+    ]
+
+
+def _text_choice(choice: Members) -> bytes:
+    return join_object({name: value for name, value in choice.items() if name not in _NOT_STREAMED})

@@ -1,11 +1,12 @@
 """The context worker's answer: what the proxy needs from it, as slices."""
 
+import re
 from enum import Enum, auto
 
 import msgspec
 
-from proxy.wire.errors import BrokenHandOff
-from proxy.wire.members import Members, is_null, split_object
+from proxy.wire.errors import BrokenHandOff, MalformedJSON
+from proxy.wire.members import NULL, Members, first_byte, is_null, split_object
 from proxy.wire.token_ids import Cut, cut_token_ids
 
 # The worker stopped after prefill and holds KV. `length` is ambiguous (a budget of one token, or the normal end
@@ -15,7 +16,7 @@ _NEEDS_GENERATION = frozenset({"not_finished", "length"})
 _GIVEN_UP = frozenset({None, "timeout", "cancelled"})
 
 _MAXIMUM_ID = (1 << 63) - 1
-_NULL = msgspec.Raw(b"null")
+_NULL = msgspec.Raw(NULL)
 
 
 class Outcome(Enum):
@@ -43,6 +44,9 @@ class _Answer(msgspec.Struct):
 
 _ANSWER = msgspec.json.Decoder(_Answer)
 _INTEGER = msgspec.json.Decoder(int)
+
+# No ids: the generation worker renders the prompt itself.
+_NO_TOKEN_IDS = re.compile(rb'null|""|\[[ \t\r\n]*\]').fullmatch
 
 
 class ContextAnswer:
@@ -81,13 +85,7 @@ class ContextAnswer:
             raise BrokenHandOff("the context answer has no choices")
         first = answer.choices[0]
         self.finish_reason = first.finish_reason
-        self.outcome = (
-            Outcome.HAND_OFF
-            if first.finish_reason in _NEEDS_GENERATION
-            else Outcome.GIVEN_UP
-            if first.finish_reason in _GIVEN_UP
-            else Outcome.FINISHED
-        )
+        self.outcome = _outcome(first.finish_reason)
         self.parameters: Members = {}
         self.request_id = 0
         if self.outcome is Outcome.HAND_OFF:
@@ -96,12 +94,20 @@ class ContextAnswer:
             _identifier(self.parameters, "ctx_request_id")
 
 
+def _outcome(finish_reason: str | None) -> Outcome:
+    if finish_reason in _NEEDS_GENERATION:
+        return Outcome.HAND_OFF
+    if finish_reason in _GIVEN_UP:
+        return Outcome.GIVEN_UP
+    return Outcome.FINISHED
+
+
 def read_context_answer(body: bytes) -> ContextAnswer:
     """Read a 200 answer of a context worker.
 
     Raises:
-        BrokenHandOff: not JSON, `null`, no choices, or a hand-off without parameters or ids. (With a missing id
-            two users' answers could be swapped, so such a hand-off is never sent on.)
+        BrokenHandOff: not JSON, `null`, no choices, token ids in no known form, or a hand-off without parameters
+            or ids. (With a missing id two users' answers could be swapped, so such a hand-off is never sent on.)
     """
     cut = cut_token_ids(body)
     if cut is not None:
@@ -109,13 +115,15 @@ def read_context_answer(body: bytes) -> ContextAnswer:
         if bytes(getattr(answer, cut.name)) == cut.nonce and _alone(answer, cut):
             return ContextAnswer(body, answer, cut.value, cut.name)
     answer = _decode(body)
-    for name, value in (
-        ("prompt_token_ids_b64", answer.prompt_token_ids_b64),
-        ("prompt_token_ids", answer.prompt_token_ids),
+    for name, value, opening in (
+        ("prompt_token_ids_b64", answer.prompt_token_ids_b64, b'"'),
+        ("prompt_token_ids", answer.prompt_token_ids, b"["),
     ):
-        # An empty string or array is no prompt: the generation worker renders the messages itself.
-        if not is_null(value) and bytes(memoryview(value)[:2]) not in (b'""', b"[]"):
-            return ContextAnswer(body, answer, value, name)
+        if _NO_TOKEN_IDS(value):
+            continue
+        if first_byte(value) not in opening:
+            raise BrokenHandOff(f"{name} of the context answer has an unknown form")
+        return ContextAnswer(body, answer, value, name)
     return ContextAnswer(body, answer, None, "")
 
 
@@ -129,7 +137,7 @@ def _decode(body: bytes) -> _Answer:
         return _ANSWER.decode(body)
     except RecursionError:
         raise BrokenHandOff("the context answer is nested too deeply") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise BrokenHandOff(f"the context answer is not what was expected: {error}") from None
 
 
@@ -137,8 +145,9 @@ def _parameters(value: msgspec.Raw) -> Members:
     if is_null(value):
         raise BrokenHandOff("the context answer carries no disaggregated_params")
     try:
+        # A copy: it would keep the whole answer alive otherwise.
         return split_object(bytes(value))
-    except ValueError:
+    except MalformedJSON:
         raise BrokenHandOff("disaggregated_params of the context answer is not an object") from None
 
 

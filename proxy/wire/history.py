@@ -1,13 +1,14 @@
 """Cutting the message history of a generation leg to its last message (TRT#15366).
 
-The generation worker skips the chat template when it gets token ids, but still loads media from all messages
-and reads the last one for `echo` and for the role. So the history may go only if nothing in it is needed.
+The generation worker skips the chat template when it gets token ids, but still loads media from all messages,
+takes tools from system messages, and reads the last one for `echo` and for the role. So the history may go only
+if nothing in it is needed.
 """
 
 import msgspec
 
 from proxy.wire.errors import MalformedJSON
-from proxy.wire.members import Members, first_byte, is_null, split_array
+from proxy.wire.members import Members, equals, first_byte, is_null, split_array
 
 _ABSENT = msgspec.Raw(b"null")
 
@@ -18,6 +19,7 @@ class _Part(msgspec.Struct):
 
 class _Message(msgspec.Struct):
     content: msgspec.Raw = _ABSENT
+    tools: msgspec.Raw = _ABSENT
 
 
 _MESSAGE = msgspec.json.Decoder(_Message)
@@ -28,10 +30,11 @@ def last_message(members: Members) -> msgspec.Raw | None:
     """The last message, if the others can be left out of a generation leg that carries token ids; else None.
 
     They cannot when a message has a content part other than text (media are loaded from messages even when ids
-    are given), with `echo`, or when the shape is unknown. Harmony models are the caller's business.
+    are given) or tools of its own, with `echo`, or when the shape is unknown. Harmony models are the caller's
+    business.
     """
     echo = members.get("echo")
-    if not is_null(echo) and bytes(echo or b"") != b"false":
+    if echo is not None and not is_null(echo) and not equals(echo, b"false"):
         return None
     try:
         messages = split_array(members["messages"])
@@ -43,7 +46,9 @@ def last_message(members: Members) -> msgspec.Raw | None:
 
 
 def _text_only(message: msgspec.Raw) -> bool:
-    content = _MESSAGE.decode(message).content
-    if first_byte(content) != ord("["):
-        return first_byte(content) in b'"n'
-    return all(part.type == "text" for part in _PARTS.decode(content))
+    fields = _MESSAGE.decode(message)
+    if not is_null(fields.tools):
+        return False
+    if first_byte(fields.content) != ord("["):
+        return first_byte(fields.content) in b'"n'
+    return all(part.type == "text" for part in _PARTS.decode(fields.content))

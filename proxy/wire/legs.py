@@ -9,7 +9,7 @@ budget stays, since `request_type: context_only` already stops a worker after th
 from collections.abc import Mapping
 
 from proxy.wire.handoff import ContextAnswer
-from proxy.wire.members import JSONBytes, Members, first_byte, join_object, member_list, split_array
+from proxy.wire.members import JSONBytes, first_byte, join_array, join_object, open_object, split_array
 from proxy.wire.versions import WorkerVersion
 
 CONTEXT_FIRST = b"0"  # schedule_style is an integer on the wire
@@ -44,7 +44,7 @@ def context_body(
     return join_object(leg)
 
 
-def generation_parameters(answer: ContextAnswer) -> Members | dict[str, JSONBytes]:
+def generation_parameters(answer: ContextAnswer) -> dict[str, JSONBytes]:
     """The generation leg's `disaggregated_params`: everything the context worker returned, known or not.
 
     A key that the context answer lacks is one that this version of the workers does not know (they write all
@@ -81,18 +81,14 @@ def generation_body(
         chat: chat carries the ids beside `messages`; completions carry them as `prompt`.
         last_message: when given, `messages` is cut to this one.
     """
-    leg = {name: value for name, value in members.items() if name != "disaggregated_params"}
-    hand_off = b',"disaggregated_params":' + join_object(parameters) + b"}"
-    if answer.token_ids is None:
-        return (b"{" + member_list(leg) + hand_off,)
-    if chat:
-        for name in _TOKEN_IDS:
-            leg.pop(name, None)
-        if last_message is not None:
-            leg["messages"] = b"[" + bytes(last_message) + b"]"
-        name = answer.token_ids_member
-    else:
-        leg.pop("prompt", None)
-        name = "prompt"
-    head = b"{" + member_list(leg) + b',"' + name.encode() + b'":'
-    return (head, answer.token_ids, hand_off)
+    leg = dict(members)
+    leg["disaggregated_params"] = join_object(parameters)
+    # Completions take ids in a list only (their workers send no other form): a string would pass for text.
+    if answer.token_ids is None or (not chat and first_byte(answer.token_ids) != ord("[")):
+        return (join_object(leg),)
+    for name in _TOKEN_IDS if chat else ("prompt",):
+        leg.pop(name, None)
+    if chat and last_message is not None:
+        leg["messages"] = join_array((last_message,))
+    ids_member = answer.token_ids_member if chat else "prompt"
+    return (open_object(leg, ids_member), answer.token_ids, b"}")

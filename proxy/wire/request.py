@@ -1,5 +1,7 @@
 """The few things that the proxy itself reads of a client's request."""
 
+import re
+
 import msgspec
 
 from proxy.wire.errors import InvalidField
@@ -8,7 +10,8 @@ from proxy.wire.members import Members, equals, first_byte, is_null, split_array
 _STRING = msgspec.json.Decoder(str)
 _INTEGER = msgspec.json.Decoder(int)
 _QUOTE, _BRACKET = b'"['
-_DIGITS = tuple(b"%c" % digit for digit in b"-0123456789")
+_starts_with_number = re.compile(rb"\[[ \t\r\n]*[-0-9]").match
+"""Whether this is a list of token ids; the rest of up to 100,000 of them is left to the worker to check."""
 
 
 class _StreamOptions(msgspec.Struct):
@@ -83,19 +86,13 @@ def single_prompt(prompt: msgspec.Raw) -> msgspec.Raw:
     )
 
 
-def _starts_with_number(value: msgspec.Raw) -> bool:
-    """Whether this is a list of token ids; the rest of up to 100,000 of them is left to the worker to check."""
-    head = bytes(memoryview(value)[:32])
-    return head[0] == _BRACKET and head[1:].lstrip(b" \t\r\n")[:1] in _DIGITS
-
-
 def _text(members: Members, name: str) -> str:
     value = members.get(name)
     if value is None or is_null(value):
         raise InvalidField(name, f"{name} is required", code="missing_required_parameter")
     try:
         return _STRING.decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except msgspec.DecodeError:
         raise InvalidField(name, f"{name} must be a string", code="invalid_type") from None
 
 
@@ -103,7 +100,7 @@ def _require_messages(members: Members) -> None:
     messages = members.get("messages")
     if messages is None or is_null(messages):
         raise InvalidField("messages", "messages is required", code="missing_required_parameter")
-    if first_byte(messages) != ord("["):
+    if first_byte(messages) != _BRACKET:
         raise InvalidField("messages", "messages must be a list", code="invalid_type")
     # Only a short value can be an empty list; a long one is not parsed to find out.
     if len(memoryview(messages)) < 64 and not split_array(messages):
@@ -112,12 +109,10 @@ def _require_messages(members: Members) -> None:
 
 def _boolean(members: Members, name: str) -> bool:
     value = members.get(name)
-    if value is None:
+    if value is None or is_null(value) or equals(value, b"false"):
         return False
     if equals(value, b"true"):
         return True
-    if equals(value, b"false") or is_null(value):
-        return False
     raise InvalidField(name, f"{name} must be true or false", code="invalid_type")
 
 
@@ -142,11 +137,11 @@ def _refuse_several_answers(members: Members) -> None:
 
 def _wants_usage(members: Members) -> bool:
     value = members.get("stream_options")
-    if value is None:
+    if value is None or is_null(value):
         return False
     try:
         return bool(_STREAM_OPTIONS.decode(value).include_usage)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise InvalidField(
             "stream_options", "stream_options must be an object", code="invalid_type"
         ) from None

@@ -1,102 +1,93 @@
-"""Where the members of an object and the elements of an array stand in the source text.
+"""Where the members of an object and the elements of an array stand in their source text.
 
-Needed to take a member out and leave every other byte as it was. The values' extents come from the
-lazy split (`members`); this module walks over names, colons, commas and blanks between them and checks
-each step, so a duplicate name or any other surprise ends in None and never in a wrong cut.
+Needed to take a member out and leave every other byte as it was. The source must be valid JSON (it has been
+decoded before); so this walk only looks for ends and never fails. It sees every member, duplicates included.
 """
 
+import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
 
-from proxy.wire.members import Members
+_BLANKS = re.compile(rb"[ \t\r\n]*").match
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_STRING_OR_BRACKET = re.compile(_STRING + rb"|[\[\]{}]")
+_NAME = re.compile(_STRING).match
+_SCALAR = re.compile(rb"[-+.0-9A-Za-z]+").match
 
-_BLANKS = b" \t\r\n"
-_QUOTE, _BACKSLASH, _COLON, _COMMA = b'"\\:,'
+_QUOTE, _COMMA = b'",'
+_OPENING, _CLOSING = b"[{", b"]}"
 
 
 class Span(NamedTuple):
-    """One member (or element): `[start, end)` in the source, the value begins at `value`."""
+    """One member (or element, without a name): `[start, end)` in the source, the value begins at `value`."""
 
+    name: str
     start: int
     value: int
     end: int
 
 
-def _after_blanks(source: bytes, at: int) -> int:
-    while at < len(source) and source[at] in _BLANKS:
-        at += 1
-    return at
+def _end(match: re.Match[bytes] | None) -> int:
+    if match is None:
+        raise AssertionError("the source is not valid JSON")
+    return match.end()
 
 
-def _after_string(source: bytes, at: int) -> int:
-    """The position behind the string that starts at `at`, or -1."""
-    if at >= len(source) or source[at] != _QUOTE:
-        return -1
-    end = at + 1
-    while True:
-        end = source.find(b'"', end)
-        if end < 0:
-            return -1
-        backslashes = end - 1
-        while source[backslashes] == _BACKSLASH:
-            backslashes -= 1
-        if (end - backslashes) % 2:
-            return end + 1
-        end += 1
+def _after_value(source: bytes, at: int) -> int:
+    """The position behind the value that starts at `at`."""
+    if source[at] != _QUOTE and source[at] not in _OPENING:
+        return _end(_SCALAR(source, at))
+    depth = 0
+    for token in _STRING_OR_BRACKET.finditer(source, at):
+        first = source[token.start()]
+        if first in _OPENING:
+            depth += 1
+        elif first in _CLOSING:
+            depth -= 1
+        if depth == 0:
+            return token.end()
+    raise AssertionError("the source is not valid JSON")
 
 
-def _after_separator(source: bytes, at: int, last: bool, closing: bytes) -> int:
-    """The position behind the comma, or behind the closing bracket of the last item; -1 if neither stands here."""
-    at = _after_blanks(source, at)
-    expected = closing[0] if last else _COMMA
-    return at + 1 if at < len(source) and source[at] == expected else -1
+def _items(source: bytes, at: int, *, named: bool) -> Iterator[Span]:
+    at = _end(_BLANKS(source, at + 1))
+    name = ""
+    while source[at] not in _CLOSING:
+        start = at
+        if named:
+            end_of_name = _end(_NAME(source, at))
+            name = msgspec.json.decode(source[at:end_of_name], type=str)
+            colon = _end(_BLANKS(source, end_of_name))
+            at = _end(_BLANKS(source, colon + 1))
+        end = _after_value(source, at)
+        yield Span(name, start, at, end)
+        at = _end(_BLANKS(source, end))
+        if source[at] == _COMMA:
+            at = _end(_BLANKS(source, at + 1))
 
 
-def member_spans(source: bytes, members: Members) -> dict[str, Span] | None:
-    """Find each member of the object `source`, which was split into `members`; None when in doubt."""
-    spans: dict[str, Span] = {}
-    at = _after_blanks(source, 0) + 1
-    remaining = len(members)
-    for name, value in members.items():
-        start = _after_blanks(source, at)
-        end_of_name = _after_string(source, start)
-        if end_of_name < 0 or msgspec.json.decode(source[start:end_of_name]) != name:
-            return None
-        colon = _after_blanks(source, end_of_name)
-        if source[colon : colon + 1] != b":":
-            return None
-        begin = _after_blanks(source, colon + 1)
-        end = begin + len(memoryview(value))
-        remaining -= 1
-        at = _after_separator(source, end, remaining == 0, b"}")
-        if at < 0:
-            return None
-        spans[name] = Span(start, begin, end)
-    return spans if _after_blanks(source, at) == len(source) else None
+def member_spans(source: bytes, at: int) -> list[Span]:
+    """Every member of the object whose brace is at `at`; none if something else is there."""
+    return list(_items(source, at, named=True)) if source[at : at + 1] == b"{" else []
 
 
-def element_spans(source: bytes, elements: list[msgspec.Raw]) -> list[Span] | None:
-    """Find each element of the array `source`, which was split into `elements`; None when in doubt."""
-    spans: list[Span] = []
-    at = _after_blanks(source, 0) + 1
-    for number, element in enumerate(elements, 1):
-        start = _after_blanks(source, at)
-        end = start + len(memoryview(element))
-        at = _after_separator(source, end, number == len(elements), b"]")
-        if at < 0:
-            return None
-        spans.append(Span(start, start, end))
-    return spans
+def element_spans(source: bytes, at: int) -> list[Span]:
+    """Every element of the array whose bracket is at `at`; none if something else is there."""
+    return list(_items(source, at, named=False)) if source[at : at + 1] == b"[" else []
 
 
-def without(source: bytes, spans: dict[str, Span], names: frozenset[str]) -> bytes:
-    """Take members out of an object, each with one comma beside it; all other bytes stay."""
-    parts: list[bytes] = []
-    opening = before = next(iter(spans.values())).start
-    for name, span in spans.items():
-        if name not in names:
-            # What stands between a member and its predecessor (comma, blanks) comes along, but not for the first.
-            parts.append(source[before if parts else span.start : span.end])
-        before = span.end
-    return b"".join((source[:opening], *parts, source[before:]))
+def cut_ranges(members: list[Span], names: frozenset[str]) -> Iterator[tuple[int, int]]:
+    """The ranges that take the named members out of an object, each with one comma beside it, in order."""
+    kept_one = False
+    for number, span in enumerate(members):
+        if span.name not in names:
+            kept_one = True
+        elif kept_one:
+            # From the end of the one before: its comma goes along.
+            yield members[number - 1].end, span.end
+        elif number + 1 < len(members):
+            yield span.start, members[number + 1].start
+        else:
+            yield span.start, span.end

@@ -2,7 +2,7 @@
 
 DONE = b"data: [DONE]\n\n"
 
-_BOUNDARIES = (b"\n\n", b"\r\n\r\n", b"\r\r")
+_BOUNDARIES = (b"\n\n", b"\n\r\n", b"\r\r")
 
 
 def event(payload: bytes) -> bytes:
@@ -22,7 +22,7 @@ class Tail:
         self._last = b""
 
     def saw(self, data: bytes) -> None:
-        """Note the latest piece of the stream."""
+        """Note the latest piece of the stream: payload, since the line ends of chunk frames look like blank lines."""
         self._last = data if len(data) >= 4 else (self._last + data)[-4:]
 
     @property
