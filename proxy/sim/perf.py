@@ -1,0 +1,65 @@
+"""Performance metrics of a request: in response headers, in an event after [DONE], and in ``/perf_metrics``."""
+
+import time
+from typing import Any
+
+import msgspec
+
+from proxy.sim.inference import Inference
+
+ASK_HEADER = b"x-trtllm-return-metrics"
+
+
+def metrics_of(inference: Inference) -> dict[str, str]:
+    """Header names and values; times in milliseconds, time stamps in seconds of the steady clock."""
+    end = time.monotonic()
+    first = inference.first_token or end
+    phases = (
+        ("server_queue", 0.0),
+        ("server_ttft", first - inference.arrival),
+        ("server_e2e", end - inference.arrival),
+        ("server_kv_transfer", inference.kv_transfer_seconds),
+    )
+    return {
+        "Server-Timing": ", ".join(f"{name};dur={seconds * 1000:.3f}" for name, seconds in phases),
+        "X-TRTLLM-Start-End-Time": f"server-start;ts={inference.arrival:.6f}, server-end;ts={end:.6f}",
+    }
+
+
+def metrics_headers(inference: Inference) -> list[tuple[bytes, bytes]]:
+    """The metrics as response headers."""
+    return [(name.lower().encode(), value.encode()) for name, value in metrics_of(inference).items()]
+
+
+def metrics_event(inference: Inference) -> bytes:
+    """The metrics as the event that follows ``[DONE]``."""
+    return b"event: trtllm.perf_metrics\ndata: " + msgspec.json.encode(metrics_of(inference)) + b"\n\n"
+
+
+def metrics_record(number: int, inference: Inference) -> dict[str, Any]:
+    """One entry of ``GET /perf_metrics``."""
+    record: dict[str, Any] = {"request_id": number}
+    context_id = inference.params.get("ctx_request_id") or inference.params.get("disagg_request_id")
+    if context_id is not None:
+        record["ctx_request_id"] = context_id
+    end = time.monotonic()
+    first = inference.first_token or end
+    record["perf_metrics"] = {
+        "first_iter": 1,
+        "last_iter": 1,
+        "timing_metrics": {
+            "server_arrival_time": inference.arrival,
+            "arrival_time": inference.arrival,
+            "first_scheduled_time": inference.arrival,
+            "first_token_time": first,
+            "server_first_token_time": first,
+            "last_token_time": end,
+        },
+        "kv_cache_metrics": {
+            "num_total_allocated_blocks": 0,
+            "num_new_allocated_blocks": 0,
+            "num_reused_blocks": 0,
+            "num_missed_blocks": 0,
+        },
+    }
+    return record
