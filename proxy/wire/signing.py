@@ -3,6 +3,13 @@
 import hashlib
 import hmac
 import json
+from collections.abc import Mapping
+
+import msgspec
+
+from proxy.wire.members import JSONBytes
+
+_TEXT = msgspec.json.Decoder(str | None)
 
 AUTH_HEADER = b"x-trtllm-disagg-auth"
 
@@ -19,3 +26,15 @@ def sign_hand_off(key: str, ctx_info_endpoint: str | None, encoded_opaque_state:
         return None
     payload = protected_payload(ctx_info_endpoint, encoded_opaque_state)
     return b"sha256=" + hmac.new(key.encode(), payload, hashlib.sha256).hexdigest().encode()
+
+
+def sign_parameters(key: str, parameters: Mapping[str, JSONBytes]) -> bytes | None:
+    """Sign the protected members of a generation leg's `disaggregated_params`; see `sign_hand_off`."""
+    return sign_hand_off(
+        key, _text(parameters, "ctx_info_endpoint"), _text(parameters, "encoded_opaque_state")
+    )
+
+
+def _text(parameters: Mapping[str, JSONBytes], name: str) -> str | None:
+    value = parameters.get(name)
+    return None if value is None else _TEXT.decode(value)

@@ -1,0 +1,133 @@
+"""Takes a worker's answer straight to the client's transport, in the call in which its bytes arrived.
+
+The theory: the worker connection's `data_received` hands over chunk frames (or plain bytes for a body of known
+length), they are written to the client's transport, and that is all. No task wakes and nothing is queued here: the
+only buffer is the transport's own. Above its high-water mark the event loop calls `pause_writing`, which pauses
+the worker's socket; below the low-water mark it is read again. A client that leaves ends the exchange with the
+worker at once. A task awaits `done` until the end, since an application that returns early would lose the
+connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from proxy.errors import ClientGone, ProxyError
+from proxy.wire.chunks import LAST_CHUNK, ChunkedReader, chunk
+from proxy.wire.sse import Tail
+
+if TYPE_CHECKING:
+    from proxy.downstream.cycle import RequestCycle
+    from proxy.upstream.connection import WorkerConnection
+
+
+class RelaySink:
+    """See the module's docstring.
+
+    Attributes:
+        framed: pieces are chunk frames.
+        done: completes with None after the last byte, or with the error that ended the relay early. After an error
+            of the worker the answer is still open: `close` or `abort` ends it.
+        bytes_relayed: as written, frames included.
+        first_byte_at: loop time of the first piece, seconds; 0 before it.
+    """
+
+    __slots__ = (
+        "_before",
+        "_cycle",
+        "_head",
+        "_last",
+        "bytes_relayed",
+        "done",
+        "first_byte_at",
+        "framed",
+        "source",
+        "transport",
+    )
+
+    def __init__(self, cycle: RequestCycle, source: WorkerConnection, head: bytes, *, chunked: bool) -> None:
+        protocol = cycle.protocol
+        self._cycle = cycle
+        self._head: bytes | None = head
+        self._before = self._last = b""  # the latest two pieces
+        self.framed = chunked
+        self.source: WorkerConnection | None = source
+        self.transport = protocol.transport
+        self.done: asyncio.Future[ProxyError | None] = protocol.loop.create_future()
+        self.bytes_relayed = 0
+        self.first_byte_at = 0.0
+        if protocol.flow.write_paused:
+            source.pause()
+
+    # From the worker connection
+
+    def write(self, data: bytes) -> None:
+        """See `proxy.upstream.connection.Sink`."""
+        self._before, self._last = self._last, data
+        self.bytes_relayed += len(data)
+        if self._head is not None:
+            self.first_byte_at = self._cycle.protocol.loop.time()
+            data, self._head = self._head + data, None
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def end(self, data: bytes) -> None:
+        """See `proxy.upstream.connection.Sink`."""
+        self.source = None
+        self.write(data + LAST_CHUNK if self.framed else data)
+        self._cycle.finish()
+        self.done.set_result(None)
+
+    def broken(self, error: ProxyError) -> None:
+        """See `proxy.upstream.connection.Sink`."""
+        self.source = None
+        if not self.done.done():
+            self.done.set_result(error)
+
+    # From the client's side
+
+    def flush_head(self) -> None:
+        """Write the head now: the worker has sent its head but no byte of the body."""
+        if self._head is not None:
+            self.transport.write(self._head)
+            self._head = b""
+
+    def pause(self) -> None:
+        """The client reads too slowly."""
+        if self.source is not None:
+            self.source.pause()
+
+    def resume(self) -> None:
+        """The client has caught up."""
+        if self.source is not None:
+            self.source.resume()
+
+    def client_gone(self) -> None:
+        """The client's connection was lost."""
+        self.broken(ClientGone("the client left"))
+
+    @property
+    def between_events(self) -> bool:
+        """Whether an error event may be added here without corrupting an event."""
+        tail = Tail()
+        for piece in (self._before, self._last):
+            for payload in ChunkedReader().feed(piece) if self.framed else (piece,):
+                tail.saw(payload)
+        return tail.between_events
+
+    def close(self, last: bytes = b"") -> None:
+        """End an answer that broke off, after an error event if there is one; the connection is not used again."""
+        cycle = self._cycle
+        if cycle.disconnected or cycle.response_complete:
+            return
+        cycle.keep_alive = False
+        if self.framed:
+            last = (chunk(last) if last else b"") + LAST_CHUNK
+        self.write(last)
+        cycle.finish()
+
+    def abort(self) -> None:
+        """End an answer that broke off so that the client notices: without the end of the message."""
+        if not self._cycle.disconnected:
+            self.transport.abort()

@@ -1,0 +1,194 @@
+"""Every failure that the proxy itself reports, with what the policies need to know about it.
+
+Each error says whose fault it is (`source`), whether the request may be tried again (`retry`), its HTTP status and a
+stable `code`. A complete HTTP answer of a worker is never one of these: it keeps its status and body.
+
+    ProxyError
+    ├── ClientFault                     the request is wrong                        source client
+    │   ├── InvalidRequest      400     invalid_json, invalid_type, invalid_value, ...
+    │   ├── NotFound            404     not_found
+    │   ├── MethodNotAllowed    405     method_not_allowed
+    │   ├── BodyTooLarge        413     request_too_large
+    │   └── EncodedBody         415     unsupported_content_encoding
+    ├── ClientGone              (499)   the client left; nobody is answered         source client
+    ├── NotReady                503     no worker of a role can be used             source proxy
+    ├── InternalFault           500     a bug of ours                               source proxy
+    └── LegFault                        one worker did not answer properly          source ctx, gen
+        ├── ConnectFailed       502     worker_unreachable     nothing was sent
+        ├── ConnectionBroken    502     worker_disconnected    the connection ended before the answer did
+        ├── BrokenAnswer        502     bad_worker_response    not HTTP, `null`, or no hand-off
+        └── LegTimeout          504     worker_timeout
+"""
+
+from enum import Enum, auto
+
+import msgspec
+
+
+class Source(Enum):
+    """Whose fault an error is."""
+
+    CLIENT = "client"
+    CONTEXT = "ctx"
+    GENERATION = "gen"
+    PROXY = "proxy"
+
+
+class Retry(Enum):
+    """When a request may be tried again after an error."""
+
+    NEVER = auto()
+    REUSED_ONLY = auto()
+    """Only because the connection had been idle: the worker closed it just as the request was written."""
+    BEFORE_HAND_OFF = auto()
+    """As long as no context worker has answered: nothing that a client could notice has happened."""
+
+
+class ProxyError(Exception):
+    """Base of all errors that end in an answer of the proxy's own."""
+
+    status: int = 500
+    type: str = "server_error"
+    default_code: str = "internal_error"
+    retry: Retry = Retry.NEVER
+    source: Source = Source.PROXY
+    param: str | None = None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.default_code
+
+
+class ClientFault(ProxyError):
+    """The request is wrong; sending it again unchanged is useless."""
+
+    type = "invalid_request_error"
+    source = Source.CLIENT
+
+
+class InvalidRequest(ClientFault):
+    """The request's body is not what the route takes."""
+
+    status = 400
+    default_code = "invalid_value"
+
+    def __init__(self, message: str, *, code: str | None = None, param: str | None = None) -> None:
+        super().__init__(message, code=code)
+        self.param = param
+
+
+class NotFound(ClientFault):
+    """There is no such route."""
+
+    status = 404
+    default_code = "not_found"
+
+
+class MethodNotAllowed(ClientFault):
+    """The route exists but not for this method."""
+
+    status = 405
+    default_code = "method_not_allowed"
+
+    def __init__(self, message: str, *, allow: bytes) -> None:
+        super().__init__(message)
+        self.headers = ((b"allow", allow),)
+
+
+class BodyTooLarge(ClientFault):
+    """The body exceeds `max_body_bytes`."""
+
+    status = 413
+    default_code = "request_too_large"
+
+
+class EncodedBody(ClientFault):
+    """The body has a content-encoding; workers take none."""
+
+    status = 415
+    default_code = "unsupported_content_encoding"
+
+
+class ClientGone(ProxyError):
+    """The client closed its connection before the answer was complete."""
+
+    status = 499
+    default_code = "client_closed"
+    source = Source.CLIENT
+
+
+class NotReady(ProxyError):
+    """No worker of a role can take the request now."""
+
+    status = 503
+    type = "service_unavailable"
+    default_code = "not_ready"
+    headers = ((b"retry-after", b"1"),)
+
+
+class InternalFault(ProxyError):
+    """A bug of ours; details are in the log only."""
+
+    default_code = "internal_error"
+
+
+class LegFault(ProxyError):
+    """A worker did not give a complete answer. The lifecycle sets `source`; messages never name a worker."""
+
+    status = 502
+    type = "upstream_error"
+
+
+class ConnectFailed(LegFault):
+    """No connection could be made: the request cannot have been seen."""
+
+    default_code = "worker_unreachable"
+    retry = Retry.BEFORE_HAND_OFF
+
+
+class ConnectionBroken(LegFault):
+    """The connection ended before the answer was complete."""
+
+    default_code = "worker_disconnected"
+
+    def __init__(self, message: str, *, retry: Retry) -> None:
+        super().__init__(message)
+        self.retry = retry
+
+
+class BrokenAnswer(LegFault):
+    """The worker's answer is not HTTP, not JSON, `null`, or lacks the hand-off."""
+
+    default_code = "bad_worker_response"
+    retry = Retry.BEFORE_HAND_OFF
+
+
+class LegTimeout(LegFault):
+    """A deadline of the leg has passed."""
+
+    status = 504
+    default_code = "worker_timeout"
+
+
+class _Body(msgspec.Struct):
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+def error_body(error: ProxyError) -> bytes:
+    """The error in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`."""
+    body = _Body(error.message, error.type, error.param, error.code)
+    return msgspec.json.encode({"error": body})
+
+
+def error_headers(error: ProxyError) -> list[tuple[bytes, bytes]]:
+    """Headers of an error answer, without its length; `x-disagg-proxy-error` says whose fault it is."""
+    return [
+        (b"content-type", b"application/json"),
+        (b"x-disagg-proxy-error", f"{error.source.value};{error.code}".encode()),
+        *error.headers,
+    ]

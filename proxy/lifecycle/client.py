@@ -1,0 +1,244 @@
+"""The client of a request: told the answer, watched for leaving.
+
+Under our own server the extension `disagg.relay` does all of it without a task or a queue (`RelayClient`); under any
+other ASGI server the same interface works through `receive` and `send` (`PlainClient`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from proxy.errors import ClientGone, ProxyError
+from proxy.wire.sse import Tail
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Send
+
+    from proxy.downstream.cycle import RequestCycle
+    from proxy.upstream.connection import WorkerConnection
+
+Headers = list[tuple[bytes, bytes]]
+
+EXTENSION = "disagg.relay"
+# As much as a transport holds before it asks for a pause (asyncio's default high-water mark).
+_HIGH_WATER = 64 * 1024
+
+
+class Relayed(NamedTuple):
+    """How the relay of a worker's answer went.
+
+    Attributes:
+        error: what ended it early, or None when the answer is complete.
+        between_events: after an error: whether an error event may follow.
+        size: bytes of the body.
+        first_byte_at: loop time of the first byte, seconds; 0 when there was none.
+    """
+
+    error: ProxyError | None
+    between_events: bool
+    size: int
+    first_byte_at: float
+
+
+class Client(Protocol):
+    """See the module's docstring.
+
+    Attributes:
+        gone: the client has closed its connection.
+        status: of the answer that was started, or 0.
+    """
+
+    status: int
+
+    @property
+    def gone(self) -> bool:
+        """Whether the client has left."""
+        ...
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Call `callback` as soon as the client leaves (at once if it has left)."""
+        ...
+
+    async def respond(self, status: int, headers: Headers, body: bytes) -> None:
+        """Send a whole answer; `headers` are without content-length."""
+        ...
+
+    async def relay(self, status: int, headers: Headers, source: WorkerConnection) -> Relayed:
+        """Send a worker's answer, of which the head has been read, as it comes; returns at its end."""
+        ...
+
+    async def break_off(self, last: bytes | None) -> None:
+        """After a failed relay: end the answer with `last`, or without the end of the message if None."""
+        ...
+
+    def close(self) -> None:
+        """The request is over; stop watching."""
+        ...
+
+
+class RelayClient:
+    """A client on our own server."""
+
+    __slots__ = ("_cycle", "_sink", "status")
+
+    def __init__(self, cycle: RequestCycle) -> None:
+        self._cycle = cycle
+        self.status = 0
+
+    @property
+    def gone(self) -> bool:
+        """See `Client`."""
+        return self._cycle.disconnected
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """See `Client`."""
+        self._cycle.watch(callback)
+
+    async def respond(self, status: int, headers: Headers, body: bytes) -> None:
+        """See `Client`."""
+        self.status = status
+        self._cycle.respond(status, headers, body)
+
+    async def relay(self, status: int, headers: Headers, source: WorkerConnection) -> Relayed:
+        """See `Client`."""
+        self.status = status
+        self._sink = sink = self._cycle.relay(status, headers, source)
+        source.relay(sink)
+        if not sink.done.done():
+            sink.flush_head()
+        error = await sink.done
+        between_events = error is not None and sink.between_events
+        return Relayed(error, between_events, sink.bytes_relayed, sink.first_byte_at)
+
+    async def break_off(self, last: bytes | None) -> None:
+        """See `Client`."""
+        if last is None:
+            self._sink.abort()
+        else:
+            self._sink.close(last)
+
+    def close(self) -> None:
+        """See `Client`."""
+        self._cycle.watch(None)
+
+
+class PlainClient:
+    """A client on any ASGI server."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._listener: asyncio.Task[None] | None = None
+        self._callback: Callable[[], None] | None = None
+        self.gone = False
+        self.status = 0
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """See `Client`."""
+        if self.gone:
+            callback()
+            return
+        self._callback = callback
+        if self._listener is None:
+            self._listener = asyncio.get_running_loop().create_task(self._listen())
+
+    async def _listen(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._left()
+
+    def _left(self) -> None:
+        self.gone = True
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+    async def respond(self, status: int, headers: Headers, body: bytes) -> None:
+        """See `Client`."""
+        self.status = status
+        headers.append((b"content-length", b"%d" % len(body)))
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def relay(self, status: int, headers: Headers, source: WorkerConnection) -> Relayed:
+        """See `Client`."""
+        self.status = status
+        sink = _PieceQueue(source)
+        source.relay(sink)
+        tail = Tail()
+        size = 0
+        first_byte_at = 0.0
+        try:
+            await self._send({"type": "http.response.start", "status": status, "headers": headers})
+            async for piece in sink:
+                first_byte_at = first_byte_at or asyncio.get_running_loop().time()
+                size += len(piece)
+                tail.saw(piece)
+                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+            if sink.error is None:
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        except OSError:
+            # ASGI spec 2.4: send raises when the client has gone.
+            self._left()
+            sink.error = ClientGone("the client left")
+        return Relayed(sink.error, tail.between_events, size, first_byte_at)
+
+    async def break_off(self, last: bytes | None) -> None:
+        """See `Client`. ASGI has no abort: an answer that is never completed makes the server close the connection."""
+        if last is not None:
+            await self._send({"type": "http.response.body", "body": last, "more_body": False})
+
+    def close(self) -> None:
+        """See `Client`."""
+        self._callback = None
+        if self._listener is not None:
+            self._listener.cancel()
+
+
+class _PieceQueue:
+    """A sink for a consumer that awaits each piece; pauses the worker when too much waits."""
+
+    def __init__(self, source: WorkerConnection) -> None:
+        self.framed = False
+        self.error: ProxyError | None = None
+        self._source = source
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._ended = False
+        self._wake: asyncio.Event = asyncio.Event()
+
+    def write(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > _HIGH_WATER:
+            self._source.pause()
+        self._wake.set()
+
+    def end(self, data: bytes) -> None:
+        if data:
+            self._pieces.append(data)
+        self._ended = True
+        self._wake.set()
+
+    def broken(self, error: ProxyError) -> None:
+        self.error = error
+        self._ended = True
+        self._wake.set()
+
+    def __aiter__(self) -> _PieceQueue:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._pieces:
+            if self._ended:
+                raise StopAsyncIteration
+            self._wake.clear()
+            await self._wake.wait()
+        data = b"".join(self._pieces)
+        self._pieces = []
+        self._size = 0
+        if not self._ended:
+            self._source.resume()
+        return data

@@ -1,0 +1,285 @@
+"""The life of a request, context first; read it from top to bottom.
+
+    prefill     place the context leg, send it, read the hand-off out of its answer
+    finish      ... unless the context worker has answered completely by itself
+    generate    place the generation leg, send it, look at its status before the client gets anything
+    relay       the answer to the client, as it comes
+
+A complete HTTP answer of a worker that is not a 200 goes to the client as it is, in every phase.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from proxy.errors import (
+    BrokenAnswer,
+    ClientGone,
+    ConnectFailed,
+    LegFault,
+    Retry,
+    Source,
+    error_body,
+)
+from proxy.lifecycle.headers import to_client
+from proxy.lifecycle.leg import Leg
+from proxy.lifecycle.watch import Watch
+from proxy.wire import finished, sse
+from proxy.wire.answers import clean_answer
+from proxy.wire.errors import BrokenHandOff
+from proxy.wire.handoff import ContextAnswer, Outcome, read_context_answer
+from proxy.wire.history import last_message
+from proxy.wire.legs import context_body, generation_body, generation_parameters
+from proxy.wire.members import JSONBytes, is_null
+from proxy.wire.signing import AUTH_HEADER, sign_parameters
+
+if TYPE_CHECKING:
+    from proxy.lifecycle.client import Client, Headers
+    from proxy.lifecycle.record import RequestRecord
+    from proxy.lifecycle.service import Service
+    from proxy.upstream.connection import Answer
+    from proxy.upstream.head import ResponseHead
+    from proxy.wire.request import InferenceRequest
+
+_EVENT_STREAM = b"text/event-stream"
+
+
+class ContextFirst:
+    """One request in context-first order.
+
+    Args:
+        service: what all requests share.
+        request: what the client asked, after the field policy.
+        client: who asked.
+        record: filled in on the way.
+        target: path and query string for the workers.
+        headers: encoded header lines for both legs.
+        response_headers: headers that every answer to this client carries.
+    """
+
+    __slots__ = (
+        "_client",
+        "_headers",
+        "_record",
+        "_request",
+        "_response_headers",
+        "_service",
+        "_target",
+        "_watch",
+    )
+
+    def __init__(
+        self,
+        service: Service,
+        request: InferenceRequest,
+        client: Client,
+        record: RequestRecord,
+        *,
+        target: bytes,
+        headers: bytes,
+        response_headers: Headers,
+    ) -> None:
+        self._service = service
+        self._request = request
+        self._client = client
+        self._record = record
+        self._target = target
+        self._headers = headers
+        self._response_headers = response_headers
+        self._watch = Watch(client, service.loop, service.settings.proxy.client_stall_timeout)
+
+    async def run(self) -> None:
+        """Serve the request to its end.
+
+        Raises:
+            ProxyError: nothing has been sent to the client; the caller answers.
+        """
+        try:
+            answer = await self._prefill()
+            if answer is None:
+                return
+            if answer.outcome is Outcome.HAND_OFF:
+                await self._generate(answer)
+            else:
+                await self._finish_from_context(answer)
+        finally:
+            self._watch.close()
+
+    # Prefill
+
+    async def _prefill(self) -> ContextAnswer | None:
+        """Run the context leg; None when its answer was not a 200 and has been sent to the client.
+
+        Nothing a client could notice has happened until it has answered, so a leg that failed without an answer is
+        sent again: with a fresh id, since workers refuse an id they have seen, and to whichever worker is next.
+        """
+        attempts = 1 + self._service.settings.max_retries
+        fresh = False
+        while True:
+            try:
+                answer = await self._send_context_leg(fresh=fresh)
+                break
+            except LegFault as error:
+                error.source = Source.CONTEXT
+                # A connection that the worker closed as we wrote costs no attempt.
+                fresh = error.retry is Retry.REUSED_ONLY
+                attempts -= not fresh
+                if error.retry is Retry.NEVER or attempts == 0:
+                    raise
+                self._record.retries += 1
+        self._record.context_done = self._service.loop.time()
+        if answer.head.status != 200:
+            await self._pass_on(answer)
+            return None
+        try:
+            return read_context_answer(answer.body)
+        except BrokenHandOff as error:
+            fault = BrokenAnswer(str(error))
+            fault.source = Source.CONTEXT
+            raise fault from None
+
+    async def _send_context_leg(self, *, fresh: bool) -> Answer:
+        service, record = self._service, self._record
+        record.disagg_request_id = service.request_ids.mint()
+        body = context_body(
+            self._request.members,
+            record.disagg_request_id,
+            service.version,
+            base64_ids=service.base64_ids(self._request),
+        )
+        with service.registry.context.reserve() as worker:
+            record.context_worker = worker
+            record.context_sent = service.loop.time()
+            seconds = service.settings.proxy.timeout_context
+            leg = Leg(worker, self._target, self._headers, self._watch, phase="context", seconds=seconds)
+            return await leg.collect((body,), fresh=fresh)
+
+    async def _finish_from_context(self, answer: ContextAnswer) -> None:
+        """The context worker's answer is the whole answer."""
+        self._record.answered_by = Source.CONTEXT.value
+        if self._request.stream:
+            body = finished.as_stream(
+                answer, chat=self._request.chat, include_usage=self._request.include_usage
+            )
+            content_type = b"text/event-stream; charset=utf-8"
+        else:
+            body, content_type = finished.as_json(answer), b"application/json"
+        await self._respond(200, [(b"content-type", content_type)], body)
+
+    # Generate
+
+    async def _generate(self, answer: ContextAnswer) -> None:
+        """Run the generation leg and relay its answer.
+
+        A hand-off is taken once, so this leg is only sent again when it cannot have been seen: no connection was made,
+        or a connection that had been idle ended without one byte of an answer.
+        """
+        service, record = self._service, self._record
+        record.disagg_request_id = answer.request_id
+        body, headers = self._generation_leg(answer)
+        attempts = 1 + service.settings.max_retries
+        context_address = record.context_worker.address if record.context_worker else None
+        fresh = False
+        while True:
+            try:
+                with service.registry.generation.reserve(exclude=context_address) as worker:
+                    record.generation_worker = worker
+                    record.generation_sent = service.loop.time()
+                    seconds = service.settings.proxy.timeout_first_byte
+                    leg = Leg(worker, self._target, headers, self._watch, phase="first byte", seconds=seconds)
+                    if self._request.stream:
+                        await self._generate_stream(leg, body, fresh=fresh)
+                    else:
+                        await self._generate_json(leg, body, fresh=fresh)
+                return
+            except LegFault as error:
+                error.source = Source.GENERATION
+                reused = error.retry is Retry.REUSED_ONLY
+                attempts -= not reused
+                if not (reused or isinstance(error, ConnectFailed)) or (reused and fresh) or attempts == 0:
+                    raise
+                fresh = reused
+                record.retries += 1
+
+    def _generation_leg(self, answer: ContextAnswer) -> tuple[Sequence[JSONBytes], bytes]:
+        request, settings = self._request, self._service.settings
+        parameters = generation_parameters(answer)
+        message = None
+        if settings.gen_strip_message_history and request.chat and answer.token_ids is not None:
+            message = None if self._service.is_harmony(request) else last_message(request.members)
+        body = generation_body(request.members, answer, parameters, chat=request.chat, last_message=message)
+        headers = self._headers
+        if settings.internal_request_auth_key is not None:
+            signature = sign_parameters(settings.internal_request_auth_key, parameters)
+            if signature is not None:
+                headers += b"%b: %b\r\n" % (AUTH_HEADER, signature)
+        return body, headers
+
+    async def _generate_json(self, leg: Leg, body: Sequence[JSONBytes], *, fresh: bool) -> None:
+        answer = await leg.collect(body, fresh=fresh)
+        self._record.generation_head = self._service.loop.time()
+        await self._pass_on_generated(answer)
+
+    async def _generate_stream(self, leg: Leg, body: Sequence[JSONBytes], *, fresh: bool) -> None:
+        head = await leg.head(body, fresh=fresh)
+        self._record.generation_head = self._service.loop.time()
+        content_type = head.get(b"content-type") or b""
+        if head.status == 200 and content_type.startswith(_EVENT_STREAM):
+            await self._relay(leg, head)
+        else:
+            # Not a stream after all: an error, or a worker that answers in one piece.
+            await self._pass_on_generated(await leg.rest())
+
+    async def _pass_on_generated(self, answer: Answer) -> None:
+        if answer.head.status == 200:
+            if is_null(answer.body.strip()):
+                raise BrokenAnswer(
+                    "the worker answered null"
+                )  # CppExecutorError: the worker is shutting down
+            answer.body = clean_answer(answer.body)
+        self._record.answered_by = Source.GENERATION.value
+        await self._pass_on(answer)
+
+    # Relay
+
+    async def _relay(self, leg: Leg, head: ResponseHead) -> None:
+        record = self._record
+        record.answered_by = Source.GENERATION.value
+        record.status = head.status
+        self._watch.guard_relay(leg.connection, self._service.settings.proxy.timeout_idle)
+        try:
+            relayed = await self._client.relay(
+                head.status, to_client(head, self._response_headers), leg.connection
+            )
+        except asyncio.CancelledError:
+            self._watch.abort(ClientGone("the proxy is shutting down"))
+            raise
+        finally:
+            self._watch.release()
+        record.first_byte = relayed.first_byte_at
+        record.response_size = relayed.size
+        error = relayed.error
+        if error is None:
+            return
+        record.error = error
+        if isinstance(error, ClientGone):
+            record.status = error.status
+            if not self._client.gone:  # it stopped reading
+                await self._client.break_off(None)
+            return
+        error.source = Source.GENERATION
+        # The status has been sent. An error event tells the client, unless it would land inside an event.
+        last = sse.event(error_body(error)) if relayed.between_events else None
+        await self._client.break_off(last)
+
+    async def _pass_on(self, answer: Answer) -> None:
+        await self._respond(answer.head.status, to_client(answer.head, []), answer.body)
+
+    async def _respond(self, status: int, headers: Headers, body: bytes) -> None:
+        record = self._record
+        record.status = status
+        record.response_size = len(body)
+        record.first_byte = self._service.loop.time()
+        await self._client.respond(status, [*headers, *self._response_headers], body)

@@ -1,0 +1,94 @@
+"""One leg: one request to one worker, over a connection of the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from proxy.lifecycle.watch import Watch
+from proxy.upstream.connection import Answer, WorkerConnection
+from proxy.upstream.head import ResponseHead
+from proxy.wire.members import JSONBytes
+from proxy.workers.worker import Worker
+
+
+class Leg:
+    """Sends a body to a worker and reads the answer, guarded by the request's watch.
+
+    Args:
+        worker: where to.
+        target: path and query string.
+        headers: encoded header lines that are the same for all legs of the request.
+        watch: ends the leg when the client leaves or the deadline passes.
+        phase, seconds: name and length of that deadline.
+    """
+
+    __slots__ = ("_headers", "_phase", "_seconds", "_target", "_watch", "connection", "worker")
+
+    def __init__(
+        self, worker: Worker, target: bytes, headers: bytes, watch: Watch, *, phase: str, seconds: float
+    ) -> None:
+        self.worker = worker
+        self._target = target
+        self._headers = headers
+        self._watch = watch
+        self._phase = phase
+        self._seconds = seconds
+        self.connection: WorkerConnection
+
+    async def collect(self, body: Sequence[JSONBytes], *, fresh: bool = False) -> Answer:
+        """Send the body and wait for the complete answer.
+
+        Args:
+            body: pieces, written without being joined.
+            fresh: use no connection that has served before.
+
+        Raises:
+            LegFault, ClientGone: see `proxy.errors`.
+        """
+        await self._send(body, fresh=fresh)
+        try:
+            return await self.connection.answer()
+        finally:
+            self._watch.release()
+
+    async def head(self, body: Sequence[JSONBytes], *, fresh: bool = False) -> ResponseHead:
+        """Send the body and wait for the head of the answer. The watch goes on guarding the leg.
+
+        Raises:
+            LegFault, ClientGone: see `proxy.errors`.
+        """
+        await self._send(body, fresh=fresh)
+        try:
+            return await self.connection.head()
+        except BaseException:
+            self._watch.release()
+            raise
+
+    async def rest(self) -> Answer:
+        """The complete answer, of which the head has been awaited. Raises as `collect` does."""
+        try:
+            return await self.connection.rest()
+        finally:
+            self._watch.release()
+
+    async def _send(self, body: Sequence[JSONBytes], *, fresh: bool) -> None:
+        connection = None if fresh else self.worker.pool.take_idle()
+        if connection is None:
+            connection = await self._connect()
+        self.connection = connection
+        length = sum(len(memoryview(piece)) for piece in body)
+        head = b"%b%bcontent-length: %d\r\n\r\n" % (
+            self.worker.request_head(self._target),
+            self._headers,
+            length,
+        )
+        exchange = connection.send((head, *body))
+        self._watch.guard(connection, exchange, self._phase, self._seconds)
+
+    async def _connect(self) -> WorkerConnection:
+        attempt = self.worker.pool.connect()
+        self._watch.guard(attempt, 0, "connect", 0)
+        try:
+            return await attempt.future
+        finally:
+            self._watch.release()

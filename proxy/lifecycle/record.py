@@ -1,0 +1,82 @@
+"""What is known of one request: filled in on its way, read by the access log and the metrics when it is settled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proxy.errors import ProxyError
+    from proxy.workers.worker import Worker
+
+
+class RequestRecord:
+    """One request. Times are loop times in seconds, 0 = not reached; sizes are bytes.
+
+    Attributes:
+        request_id: the client's, or made here.
+        route: the matched path, or `other` (bounded, so that it can be a metric label).
+        status: of the answer, 499 when the client left before it, 0 before there was one.
+        error: what went wrong, if anything.
+        context_worker, generation_worker: who ran the legs last.
+        dropped: names of members that the field policy left out.
+    """
+
+    __slots__ = (
+        "answered_by",
+        "body_size",
+        "context_done",
+        "context_sent",
+        "context_worker",
+        "disagg_request_id",
+        "dropped",
+        "error",
+        "first_byte",
+        "generation_head",
+        "generation_sent",
+        "generation_worker",
+        "model",
+        "received",
+        "request_id",
+        "response_size",
+        "retries",
+        "route",
+        "status",
+        "stream",
+    )
+
+    def __init__(self, request_id: str, received: float) -> None:
+        self.request_id = request_id
+        self.received = received
+        self.route = "other"
+        self.status = 0
+        self.error: ProxyError | None = None
+        self.model = ""
+        self.stream = False
+        self.body_size = 0
+        self.response_size = 0
+        self.dropped: tuple[str, ...] = ()
+        self.retries = 0
+        self.disagg_request_id = 0
+        self.context_worker: Worker | None = None
+        self.generation_worker: Worker | None = None
+        self.answered_by = "proxy"
+        self.context_sent = 0.0
+        self.context_done = 0.0
+        self.generation_sent = 0.0
+        self.generation_head = 0.0
+        self.first_byte = 0.0
+
+    @property
+    def outcome(self) -> str:
+        """How the request ended, for metrics: a closed set of words."""
+        if self.status == 499:
+            return "client_closed"
+        if self.error is not None:
+            return "error"
+        if self.status >= 400:
+            return "rejected"
+        return "ok"
+
+
+RECORD = "disagg.record"
+"""Where the record is in the ASGI scope."""

@@ -1,0 +1,57 @@
+"""What all requests of one process share."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING
+
+from proxy.wire.fields.policy import FieldPolicy
+from proxy.wire.ids import RequestIds
+from proxy.wire.versions import WorkerVersion
+from proxy.workers.registry import Registry
+
+if TYPE_CHECKING:
+    from proxy.config.settings import Settings
+    from proxy.wire.request import InferenceRequest
+
+
+class Service:
+    """Made inside the event loop, once per process; `start` and `close` frame its life.
+
+    Attributes:
+        settings: the configuration.
+        registry: the workers.
+        request_ids: mints `disagg_request_id`s.
+        version: what the workers' version knows.
+        node_id: the part of the ids that tells proxies apart; from the configuration, else random.
+        chat_policy, completions_policy: the field rules of the two routes.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.version = WorkerVersion(settings.proxy.worker_version)
+        self.node_id = settings.node_id if settings.node_id is not None else secrets.randbelow(256)
+        self.request_ids = RequestIds(self.node_id)
+        self.registry = Registry(settings)
+        self.chat_policy = FieldPolicy(
+            self.version, chat=True, accept_prompt_token_ids=settings.proxy.accept_prompt_token_ids
+        )
+        self.completions_policy = FieldPolicy(self.version, chat=False)
+
+    def start(self) -> None:
+        """Begin to probe the workers."""
+        self.registry.start()
+
+    async def close(self) -> None:
+        """Close all connections to the workers."""
+        await self.registry.close()
+
+    def is_harmony(self, request: InferenceRequest) -> bool:
+        """Whether the model's workers tokenise by themselves: no base64 ids, no cut history."""
+        return request.model in self.settings.proxy.harmony_models
+
+    def base64_ids(self, request: InferenceRequest) -> bool:
+        """Whether to ask the context worker for base64; only its ordinary chat handler knows it."""
+        return self.settings.gen_tokids_ctxbytes and request.chat and not self.is_harmony(request)

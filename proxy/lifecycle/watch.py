@@ -1,0 +1,143 @@
+"""Ends the running leg when the client leaves or a deadline passes: one callback and one timer per request.
+
+A leg is guarded from its start to its end. The timer is armed once and re-armed lazily: a later deadline only
+stores a time, the timer that fires too early sets itself again. While an answer is relayed, pieces store the time
+of the last read and nothing else; the idle deadline runs only while the worker is being read, since a paused
+worker is not to blame for silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from proxy.errors import ClientGone, LegTimeout, ProxyError
+
+if TYPE_CHECKING:
+    from proxy.lifecycle.client import Client
+    from proxy.upstream.connection import WorkerConnection
+
+_SLACK = 0.001  # timers may fire a little early
+
+
+class Abortable(Protocol):
+    """A running exchange or connection attempt."""
+
+    def abort(self, exchange: int, error: ProxyError) -> None:
+        """End it with `error`."""
+        ...
+
+
+class Watch:
+    """The guard of one request's legs.
+
+    Args:
+        client: watched for leaving.
+        loop: for the timer.
+        stall_timeout: seconds that a client may take nothing of a relayed answer; 0 = for ever.
+    """
+
+    __slots__ = (
+        "_client",
+        "_due",
+        "_exchange",
+        "_idle",
+        "_loop",
+        "_phase",
+        "_relayed",
+        "_stall",
+        "_target",
+        "_timer",
+    )
+
+    def __init__(self, client: Client, loop: asyncio.AbstractEventLoop, stall_timeout: float) -> None:
+        self._client = client
+        self._loop = loop
+        self._stall = stall_timeout
+        self._target: Abortable | None = None
+        self._exchange = 0
+        self._phase = ""
+        self._due = 0.0
+        self._relayed: WorkerConnection | None = None
+        self._idle = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        client.watch(self._client_gone)
+
+    def guard(self, target: Abortable, exchange: int, phase: str, seconds: float) -> None:
+        """End `target`'s exchange after `seconds` (0 = never), or when the client leaves.
+
+        Raises:
+            ClientGone: it has left already; nothing is guarded then.
+        """
+        if self._client.gone:
+            raise ClientGone("the client left")
+        self._target = target
+        self._exchange = exchange
+        self._relayed = None
+        self._phase = phase
+        self._due = self._loop.time() + seconds if seconds else 0.0
+        self._arm()
+
+    def guard_relay(self, source: WorkerConnection, idle: float) -> None:
+        """From here on the guarded exchange is relayed: limit the silence between two pieces, seconds (0 = off)."""
+        self._relayed = source
+        self._idle = idle
+        self._phase = "idle"
+        limit = idle or self._stall
+        self._due = self._loop.time() + limit if limit else 0.0
+        self._arm()
+
+    def release(self) -> None:
+        """The guarded exchange has ended."""
+        self._target = self._relayed = None
+        self._due = 0.0
+
+    def close(self) -> None:
+        """The request is over."""
+        self.release()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        if not self._due:
+            return
+        if self._timer is not None:
+            if self._timer.when() <= self._due:
+                return  # fires earlier and sets itself again
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self._due, self._fired)
+
+    def _fired(self) -> None:
+        self._timer = None
+        if self._target is None or not self._due:
+            return
+        if self._relayed is not None:
+            self._due = self._relay_due(self._relayed)
+        if self._due and self._loop.time() < self._due - _SLACK:
+            self._arm()
+        elif self._due:
+            self._expired()
+
+    def _relay_due(self, source: WorkerConnection) -> float:
+        self._phase = "client" if source.reading_paused else "idle"
+        since, limit = (
+            (source.paused_since, self._stall) if source.reading_paused else (source.last_read, self._idle)
+        )
+        # With one of the two limits off, look again when the other could have begun to run.
+        return since + limit if limit else self._loop.time() + (self._idle or self._stall)
+
+    def _expired(self) -> None:
+        if self._phase == "client":
+            self.abort(ClientGone("the client stopped reading"))
+        else:
+            self.abort(LegTimeout(f"the worker exceeded the {self._phase} time-out"))
+
+    def _client_gone(self) -> None:
+        self.abort(ClientGone("the client left"))
+
+    def abort(self, error: ProxyError) -> None:
+        """End the guarded exchange, if one is running."""
+        target, self._target = self._target, None
+        if target is not None:
+            target.abort(self._exchange, error)

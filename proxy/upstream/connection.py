@@ -1,0 +1,364 @@
+"""One connection to a worker and the exchange (one request, one answer) that is running on it.
+
+Rules, in the order in which they bite:
+
+1. At most one exchange at a time. Bytes on an idle connection, or behind the end of an answer, close it: they
+   cannot belong to anything that was asked (httptools alone would take them for an answer).
+2. 1xx answers are skipped; they complete nothing.
+3. An answer is either collected (`answer()`) or its head is awaited first (`head()`) and its body is then sent on
+   to a sink (`relay()`) or collected (`rest()`). Until that is decided, body bytes wait unread and the socket is
+   paused beyond `_HOLD_LIMIT`.
+4. With a sink, `data_received` hands each piece on in the same call: no task wakes, nothing is queued.
+5. The connection returns to its pool only after a complete answer of known length to a request that was written
+   completely, and if neither side asked to close. Everything else closes it.
+6. `abort()` ends an exchange from outside (client gone, deadline): the connection is closed, whoever waits gets
+   the error. The worker notices the closed connection and frees what it held. Exchanges are numbered, so that a
+   late abort cannot hit the next exchange on the same connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol, cast
+
+from proxy.errors import BrokenAnswer, ConnectionBroken, ProxyError, Retry
+from proxy.upstream.head import ResponseHead, body_reader, parse_head
+from proxy.wire.chunks import BodyReader
+from proxy.wire.errors import BrokenFraming
+from proxy.wire.members import JSONBytes
+
+if TYPE_CHECKING:
+    from proxy.upstream.pool import ConnectionPool
+
+_END_OF_HEAD = b"\r\n\r\n"
+# What h11 and nginx take for a whole header section.
+_MAX_HEAD = 64 * 1024
+_HOLD_LIMIT = 256 * 1024
+
+
+class Sink(Protocol):
+    """Where the body of a relayed answer goes. All calls come from the event loop and return at once.
+
+    Attributes:
+        framed: takes chunk frames, not plain payload (see `proxy.wire.chunks`).
+    """
+
+    framed: bool
+
+    def write(self, data: bytes) -> None:
+        """Take one piece."""
+
+    def end(self, data: bytes) -> None:
+        """Take the last piece (perhaps empty); the answer is complete."""
+
+    def broken(self, error: ProxyError) -> None:
+        """The answer ends here, incomplete."""
+
+
+class Answer:
+    """A complete answer: head and body."""
+
+    __slots__ = ("body", "head")
+
+    def __init__(self, head: ResponseHead, body: bytes) -> None:
+        self.head = head
+        self.body = body
+
+
+class WorkerConnection(asyncio.Protocol):
+    """See the module's docstring.
+
+    Attributes:
+        reused: an exchange has been completed on this connection before the running one.
+        idle_since: loop time at which it became idle, seconds.
+        last_read: loop time of the last bytes, seconds; set only while an answer is relayed.
+        reading_paused, paused_since: the consumer is slow (since that loop time, seconds); the worker is not to blame
+            for silence.
+    """
+
+    __slots__ = (
+        "_busy",
+        "_collect",
+        "_ended",
+        "_exchange",
+        "_held",
+        "_held_size",
+        "_loop",
+        "_pieces",
+        "_pool",
+        "_reader",
+        "_received",
+        "_response",
+        "_sink",
+        "_start",
+        "_transport",
+        "_waiter",
+        "idle_since",
+        "last_read",
+        "paused_since",
+        "reading_paused",
+        "reused",
+    )
+
+    def __init__(self, pool: ConnectionPool, loop: asyncio.AbstractEventLoop) -> None:
+        # For the connection
+        self._pool = pool
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self.reused = False
+        self.idle_since = 0.0
+        self.last_read = 0.0
+        self.reading_paused = False
+        self.paused_since = 0.0
+        # For the exchange
+        self._busy = False
+        self._exchange = 0
+        self._waiter: asyncio.Future[ResponseHead | Answer] | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._received = False
+        self._start = b""  # the beginning of a head
+        self._response: ResponseHead | None = None
+        self._reader: BodyReader | None = None
+        self._held: list[bytes] = []
+        self._held_size = 0
+        self._pieces: list[bytes] = []
+        self._collect = False
+        self._ended = False  # the worker closed before anyone asked for the body
+        self._sink: Sink | None = None
+
+    # The exchange
+
+    def send(self, pieces: Iterable[JSONBytes]) -> int:
+        """Start an exchange: write a request, head and body, without joining its pieces.
+
+        Only for a `usable` connection. Returns the exchange's number, for `abort`.
+        """
+        self._reset()
+        self._exchange += 1
+        if self._transport is not None:
+            self._busy = True
+            self._transport.writelines(cast("Iterable[bytes]", pieces))
+        return self._exchange
+
+    async def answer(self) -> Answer:
+        """Wait for the complete answer.
+
+        Raises:
+            ConnectionBroken, BrokenAnswer, or the error given to `abort`.
+        """
+        self._collect = True
+        return cast("Answer", await self._wait())
+
+    async def head(self) -> ResponseHead:
+        """Wait for the head of the answer; `rest` or `relay` must follow.
+
+        Raises:
+            ConnectionBroken, BrokenAnswer, or the error given to `abort`.
+        """
+        return self._response or cast("ResponseHead", await self._wait())
+
+    async def rest(self) -> Answer:
+        """Collect the body behind a head that was awaited. Raises as `answer` does."""
+        self._collect = True
+        self._waiter = self._loop.create_future()
+        self._release_held()
+        return cast("Answer", await self._wait())
+
+    def relay(self, sink: Sink) -> None:
+        """Send the body behind a head that was awaited to `sink`, which hears of its end and of errors."""
+        self._sink = sink
+        if self._reader is not None:
+            self._reader.framed = sink.framed
+        self.last_read = self._loop.time()
+        self._release_held()
+
+    def abort(self, exchange: int, error: ProxyError) -> None:
+        """End an exchange with `error` and close the connection; does nothing when it has ended already."""
+        if self._busy and exchange == self._exchange:
+            self._fail(error)
+
+    def pause(self) -> None:
+        """Stop reading: the consumer cannot keep up."""
+        if not self.reading_paused and self._transport is not None:
+            self.reading_paused = True
+            self.paused_since = self._loop.time()
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read again."""
+        if self.reading_paused and self._transport is not None:
+            self.reading_paused = False
+            self.last_read = self._loop.time()
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Close an idle connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def usable(self) -> bool:
+        """Open and not running an exchange."""
+        return self._transport is not None and not self._busy and not self._transport.is_closing()
+
+    async def _wait(self) -> ResponseHead | Answer:
+        if self._waiter is None:
+            if not self._busy:
+                raise ConnectionBroken("the worker closed the connection", retry=self._retry())
+            self._waiter = self._loop.create_future()
+        try:
+            return await self._waiter
+        except asyncio.CancelledError:
+            self.abort(self._exchange, ConnectionBroken("cancelled", retry=Retry.NEVER))
+            raise
+        finally:
+            self._waiter = None
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the event loop."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the event loop."""
+        if self._sink is not None:
+            self._feed(data)
+        elif not self._busy:
+            self.close()  # rule 1
+        else:
+            self._received = True
+            try:
+                self._before_sink(data)
+            except BrokenFraming as error:
+                self._fail(BrokenAnswer(f"the worker's answer is not valid HTTP: {error}"))
+
+    def eof_received(self) -> None:
+        """Called by the event loop; the transport then closes and `connection_lost` follows."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Called by the event loop."""
+        self._transport = None
+        self._pool.forget(self)
+        if self._busy:
+            if self._response is not None and self._sink is None and not self._collect:
+                self._ended = True  # what is held may be a complete answer
+            else:
+                self._end_of_input()
+
+    # The answer
+
+    def _before_sink(self, data: bytes) -> None:
+        if self._response is None:
+            rest = self._read_head(data)
+            if rest is None:
+                return
+            data = rest
+            if not self._collect and self._waiter is not None and not self._waiter.done():
+                self._waiter.set_result(cast("ResponseHead", self._response))
+        if self._collect:
+            self._feed(data)
+        elif data:
+            self._hold(data)
+
+    def _read_head(self, data: bytes) -> bytes | None:
+        """Read heads up to a final one; returns what follows it, or None when it is not complete yet."""
+        if self._start:
+            data = self._start + data
+        while True:
+            end = data.find(_END_OF_HEAD) + 4
+            if end < 4:
+                if len(data) > _MAX_HEAD:
+                    raise BrokenFraming("header section too large")
+                self._start = data
+                return None
+            if end > _MAX_HEAD:
+                raise BrokenFraming("header section too large")
+            head = parse_head(data[:end])
+            data = data[end:]
+            if head.status >= 200:
+                break
+        self._start = b""
+        self._response = head
+        self._reader = body_reader(head)
+        return data
+
+    def _hold(self, data: bytes) -> None:
+        self._held.append(data)
+        self._held_size += len(data)
+        if self._held_size > _HOLD_LIMIT:
+            self.pause()
+
+    def _release_held(self) -> None:
+        data = b"".join(self._held)
+        self._held = []
+        self._held_size = 0
+        self._feed(data)
+        if self._busy and self._ended:
+            self._end_of_input()
+        else:
+            self.resume()
+
+    def _end_of_input(self) -> None:
+        if self._reader is not None and self._reader.closed():
+            self._complete(b"")
+        else:
+            self._fail(ConnectionBroken("the worker closed the connection", retry=self._retry()))
+
+    def _feed(self, data: bytes) -> None:
+        reader = cast("BodyReader", self._reader)
+        try:
+            pieces = reader.feed(data)
+        except BrokenFraming as error:
+            self._fail(BrokenAnswer(f"the worker's answer is not valid HTTP: {error}"))
+            return
+        sink = self._sink
+        if reader.complete:
+            self._complete(b"".join(pieces))
+        elif sink is not None:
+            self.last_read = self._loop.time()
+            for piece in pieces:
+                sink.write(piece)
+        else:
+            self._pieces += pieces
+
+    def _complete(self, last: bytes) -> None:
+        response, reader = cast("ResponseHead", self._response), cast("BodyReader", self._reader)
+        sink, waiter, pieces = self._sink, self._waiter, self._pieces
+        self._busy = False
+        self._sink = None
+        transport = self._transport
+        if (
+            response.keep_alive
+            and not reader.leftover
+            and transport is not None
+            and not transport.is_closing()
+            and not transport.get_write_buffer_size()  # an early answer: the rest of the request is still going out
+        ):
+            self.reused = True
+            self._pool.give_back(self)
+        else:
+            self.close()
+        if sink is not None:
+            sink.end(last)
+        elif waiter is not None and not waiter.done():
+            body = b"".join((*pieces, last)) if pieces else last
+            waiter.set_result(Answer(response, body))
+
+    def _fail(self, error: ProxyError) -> None:
+        sink, waiter = self._sink, self._waiter
+        self._busy = False
+        self._sink = None
+        self.close()
+        if sink is not None:
+            sink.broken(error)
+        elif waiter is not None and not waiter.done():
+            waiter.set_exception(error)
+
+    def _retry(self) -> Retry:
+        if self._received:
+            return Retry.NEVER
+        return Retry.REUSED_ONLY if self.reused else Retry.BEFORE_HAND_OFF

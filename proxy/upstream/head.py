@@ -1,0 +1,96 @@
+"""The status line and header fields of a worker's answer.
+
+llhttp (through httptools) checks them strictly; the body is read by `proxy.wire.chunks`, which is faster for many
+small frames and knows where each of them ends.
+"""
+
+from typing import NamedTuple
+
+import httptools
+
+from proxy.wire.chunks import BodyReader, ChunkedReader, LengthReader, UntilCloseReader
+from proxy.wire.errors import BrokenFraming
+
+Headers = list[tuple[bytes, bytes]]
+
+_BODILESS = frozenset({204, 304})
+
+
+class ResponseHead(NamedTuple):
+    """A final (not 1xx) answer's head. Header names are in lower case."""
+
+    status: int
+    headers: Headers
+    keep_alive: bool
+
+    def get(self, name: bytes) -> bytes | None:
+        """The first value of a header."""
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return None
+
+
+class _Collector:
+    __slots__ = ("headers",)
+
+    def __init__(self) -> None:
+        self.headers: Headers = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+
+
+def parse_head(data: bytes) -> ResponseHead:
+    """Parse one head, from the status line to the empty line.
+
+    Raises:
+        BrokenFraming: not a valid HTTP/1.x head.
+    """
+    collector = _Collector()
+    parser = httptools.HttpResponseParser(collector)
+    try:
+        parser.feed_data(data)
+    except httptools.HttpParserUpgrade:
+        raise BrokenFraming("the worker switched protocols") from None
+    except httptools.HttpParserError as error:
+        raise BrokenFraming(str(error)) from None
+    version = parser.get_http_version()
+    if version not in ("1.0", "1.1"):
+        raise BrokenFraming(f"HTTP/{version} is not spoken here")
+    keep_alive = version == "1.1" and not _says_close(collector.headers)
+    return ResponseHead(parser.get_status_code(), collector.headers, keep_alive)
+
+
+def _says_close(headers: Headers) -> bool:
+    return any(name == b"connection" and b"close" in value.lower() for name, value in headers)
+
+
+def body_reader(head: ResponseHead) -> BodyReader:
+    """Choose the framing of the body (RFC 9112 §6.3).
+
+    Raises:
+        BrokenFraming: contradictory or unknown framing.
+    """
+    length: bytes | None = None
+    coding: bytes | None = None
+    for name, value in head.headers:
+        if name == b"content-length":
+            if length is not None and length != value:
+                raise BrokenFraming("two content-lengths")
+            length = value
+        elif name == b"transfer-encoding":
+            if coding is not None:
+                raise BrokenFraming("two transfer-encodings")
+            coding = value.lower()
+    if head.status in _BODILESS:
+        return LengthReader(0)
+    if coding is not None:
+        if coding != b"chunked" or length is not None:
+            raise BrokenFraming("unusable transfer-encoding")
+        return ChunkedReader()
+    if length is None:
+        return UntilCloseReader()
+    if not length.isdigit():
+        raise BrokenFraming("bad content-length")
+    return LengthReader(int(length))
