@@ -20,12 +20,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import urllib.parse
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
+from uvicorn.server import ServerState
 
 from proxy.downstream.cycle import EXTENSION, RequestCycle
 from proxy.downstream.limits import Limits
@@ -41,9 +42,15 @@ _logger = logging.getLogger("proxy.downstream")
 
 
 class RelayProtocol(HttpToolsProtocol):
-    """See the module's docstring. `limits` is set on a subclass, since uvicorn instantiates the class itself."""
+    """See the module's docstring.
+
+    Attributes:
+        limits: set on a subclass, since uvicorn instantiates the class itself.
+        draining: states of servers that are about to stop; their answers close the connections.
+    """
 
     limits = Limits()
+    draining: ClassVar[set[ServerState]] = set()
 
     # Connection
 
@@ -236,7 +243,11 @@ class RelayProtocol(HttpToolsProtocol):
         pieces, self._pieces = self._pieces, []
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         scope = cast("dict[str, Any]", self.scope)
-        keep_alive = scope["http_version"] == "1.1" and not self._says_close()
+        keep_alive = (
+            scope["http_version"] == "1.1"
+            and not self._says_close()
+            and self.server_state not in self.draining
+        )
         cycle = RequestCycle(self, scope, keep_alive=keep_alive)
         cycle.body_complete(body)
         scope["extensions"] = {EXTENSION: cycle}

@@ -11,6 +11,7 @@ connection.
 from __future__ import annotations
 
 import asyncio
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from proxy.errors import ClientGone, ProxyError
@@ -30,7 +31,7 @@ class RelaySink:
         done: completes with None after the last byte, or with the error that ended the relay early. After an error
             of the worker the answer is still open: `close` or `abort` ends it.
         bytes_relayed: as written, frames included.
-        first_byte_at: loop time of the first piece, seconds; 0 before it.
+        first_byte_at: `perf_counter` at the first piece, seconds; 0 before it.
     """
 
     __slots__ = (
@@ -67,7 +68,7 @@ class RelaySink:
         self._before, self._last = self._last, data
         self.bytes_relayed += len(data)
         if self._head is not None:
-            self.first_byte_at = self._cycle.protocol.loop.time()
+            self.first_byte_at = perf_counter()
             data, self._head = self._head + data, None
         if not self.transport.is_closing():
             self.transport.write(data)

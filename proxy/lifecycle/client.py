@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from proxy.errors import ClientGone, ProxyError
@@ -33,7 +34,7 @@ class Relayed(NamedTuple):
         error: what ended it early, or None when the answer is complete.
         between_events: after an error: whether an error event may follow.
         size: bytes of the body.
-        first_byte_at: loop time of the first byte, seconds; 0 when there was none.
+        first_byte_at: `perf_counter` at the first byte, seconds; 0 when there was none.
     """
 
     error: ProxyError | None
@@ -173,7 +174,7 @@ class PlainClient:
         try:
             await self._send({"type": "http.response.start", "status": status, "headers": headers})
             async for piece in sink:
-                first_byte_at = first_byte_at or asyncio.get_running_loop().time()
+                first_byte_at = first_byte_at or perf_counter()
                 size += len(piece)
                 tail.saw(piece)
                 await self._send({"type": "http.response.body", "body": piece, "more_body": True})

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from proxy.errors import (
@@ -129,7 +130,7 @@ class ContextFirst:
                 if error.retry is Retry.NEVER or attempts == 0:
                     raise
                 self._record.retries += 1
-        self._record.context_done = self._service.loop.time()
+        self._record.context_done = perf_counter()
         if answer.head.status != 200:
             await self._pass_on(answer)
             return None
@@ -151,7 +152,7 @@ class ContextFirst:
         )
         with service.registry.context.reserve() as worker:
             record.context_worker = worker
-            record.context_sent = service.loop.time()
+            record.context_sent = perf_counter()
             seconds = service.settings.proxy.timeout_context
             leg = Leg(worker, self._target, self._headers, self._watch, phase="context", seconds=seconds)
             return await leg.collect((body,), fresh=fresh)
@@ -186,7 +187,7 @@ class ContextFirst:
             try:
                 with service.registry.generation.reserve(exclude=context_address) as worker:
                     record.generation_worker = worker
-                    record.generation_sent = service.loop.time()
+                    record.generation_sent = perf_counter()
                     seconds = service.settings.proxy.timeout_first_byte
                     leg = Leg(worker, self._target, headers, self._watch, phase="first byte", seconds=seconds)
                     if self._request.stream:
@@ -219,12 +220,12 @@ class ContextFirst:
 
     async def _generate_json(self, leg: Leg, body: Sequence[JSONBytes], *, fresh: bool) -> None:
         answer = await leg.collect(body, fresh=fresh)
-        self._record.generation_head = self._service.loop.time()
+        self._record.generation_head = perf_counter()
         await self._pass_on_generated(answer)
 
     async def _generate_stream(self, leg: Leg, body: Sequence[JSONBytes], *, fresh: bool) -> None:
         head = await leg.head(body, fresh=fresh)
-        self._record.generation_head = self._service.loop.time()
+        self._record.generation_head = perf_counter()
         content_type = head.get(b"content-type") or b""
         if head.status == 200 and content_type.startswith(_EVENT_STREAM):
             await self._relay(leg, head)
@@ -281,5 +282,5 @@ class ContextFirst:
         record = self._record
         record.status = status
         record.response_size = len(body)
-        record.first_byte = self._service.loop.time()
+        record.first_byte = perf_counter()
         await self._client.respond(status, [*headers, *self._response_headers], body)

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 
 class RequestRecord:
-    """One request. Times are loop times in seconds, 0 = not reached; sizes are bytes.
+    """One request. Times are `perf_counter` seconds (the event loop's clock counts whole milliseconds), 0 = not reached;
+    sizes are bytes.
 
     Attributes:
         request_id: the client's, or made here.

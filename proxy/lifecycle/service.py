@@ -23,6 +23,7 @@ class Service:
         settings: the configuration.
         registry: the workers.
         request_ids: mints `disagg_request_id`s.
+        draining: the process is about to end; it says that it is not ready and still serves.
         version: what the workers' version knows.
         node_id: the part of the ids that tells proxies apart; from the configuration, else random.
         chat_policy, completions_policy: the field rules of the two routes.
@@ -35,10 +36,16 @@ class Service:
         self.node_id = settings.node_id if settings.node_id is not None else secrets.randbelow(256)
         self.request_ids = RequestIds(self.node_id)
         self.registry = Registry(settings)
+        self.draining = False
         self.chat_policy = FieldPolicy(
             self.version, chat=True, accept_prompt_token_ids=settings.proxy.accept_prompt_token_ids
         )
         self.completions_policy = FieldPolicy(self.version, chat=False)
+
+    @property
+    def ready(self) -> bool:
+        """Whether balancers should send requests here."""
+        return self.registry.ready and not self.draining
 
     def start(self) -> None:
         """Begin to probe the workers."""

@@ -1,0 +1,1 @@
+"""One raw-ASGI middleware per file; `proxy.app` puts them in order."""

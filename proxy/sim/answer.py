@@ -24,8 +24,9 @@ MARKER_THINK = "[sim:think]"  # start with reasoning
 _WORDS = (
     "the", "quick", "brown", "fox", "über", "lazy", "dog", "sprang", "nach", "Köln", "and", "drank", "café", "crème",
     "while", "東京", "日本", "語", "🙂", "tells", "stories", "of", "naïve", "stars", "façade", "piñata", "señor",
-    "wind", "ñandú", "Ελλάδα", "Москва", "снег", "שלום", "سلام", "नमस्ते", "안녕", "river", "stone", "light", "cloud", "ember",
-    "north", "south", "winter", "summer", "paper", "glass", "iron", "copper", "silver", "golden", "quiet", "loud",
+    "wind", "ñandú", "Ελλάδα", "Москва", "снег", "שלום", "سلام", "नमस्ते", "안녕", "river", "stone", "light", "cloud",
+    "ember", "north", "south", "winter", "summer", "paper", "glass", "iron", "copper", "silver", "golden",
+    "quiet", "loud",
 )
 # fmt: on
 VOCABULARY: tuple[str, ...] = tuple(

@@ -1,0 +1,1 @@
+"""What the proxy tells of its work: metric `names`, `counters`, their `collector`, `access_log`, `logs`."""

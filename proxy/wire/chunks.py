@@ -213,6 +213,10 @@ class ChunkedReader:
                     raise BrokenFraming("trailer section too long")
                 self._line = data
                 return
+            lines = data[:end].replace(_CRLF, b"")
+            if b"\n" in lines or b"\r" in lines:
+                # A lenient hop before us may have seen the end of the message there (RFC 9112 §11.2).
+                raise BrokenFraming("bare line break in the trailer section")
         self.complete = True
         self.leftover = data[end:]
 

@@ -1,0 +1,81 @@
+"""The command line: `serve`, `check`, `demo`, `sim`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from proxy import __version__
+from proxy.config.errors import ConfigError
+from proxy.config.load import load_settings
+from proxy.config.options import add_serve_options, overrides_from
+from proxy.config.settings import Settings
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of `disagg-proxy`; returns the exit code (2 for a wrong option or configuration)."""
+    args = _parser().parse_args(arguments)
+    try:
+        code: int = args.run(args)
+    except ConfigError as error:
+        print(f"disagg-proxy: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    from proxy.sim import command as sim
+
+    parser = argparse.ArgumentParser(
+        prog="disagg-proxy",
+        description="One OpenAI-compatible endpoint in front of TensorRT-LLM context and generation workers.",
+    )
+    parser.add_argument("--version", action="version", version=f"disagg-proxy {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    serve = commands.add_parser("serve", help="run the proxy")
+    add_serve_options(serve)
+    serve.set_defaults(run=_with_settings(_serve))
+
+    check = commands.add_parser("check", help="print the configuration in force and probe every worker")
+    add_serve_options(check)
+    check.set_defaults(run=_with_settings(_check))
+
+    demo = commands.add_parser("demo", help="run the proxy with simulated workers")
+    demo.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
+    demo.add_argument("--port", type=int, default=8000, help="port to listen on (default %(default)s)")
+    demo.set_defaults(run=_demo)
+
+    simulate = commands.add_parser("sim", help="run simulated workers")
+    sim.add_arguments(simulate)
+    simulate.set_defaults(run=sim.run)
+    return parser
+
+
+def _with_settings(run: Callable[[Settings], int]) -> Callable[[argparse.Namespace], int]:
+    def load_and_run(args: argparse.Namespace) -> int:
+        return run(load_settings(args.config, overrides=overrides_from(args), environ=os.environ))
+
+    return load_and_run
+
+
+def _serve(settings: Settings) -> int:
+    from proxy.serve import run_serve
+
+    return run_serve(settings)
+
+
+def _check(settings: Settings) -> int:
+    from proxy.check import run_check
+
+    return run_check(settings)
+
+
+def _demo(args: argparse.Namespace) -> int:
+    from proxy.demo import run_demo
+
+    return run_demo(args.host, args.port)

@@ -1,0 +1,160 @@
+"""uvicorn's server with our own signals and drain.
+
+uvicorn closes listeners and idle connections at once and exits with 143 after SIGTERM. A load balancer needs some
+seconds to learn that this process is leaving, so on SIGTERM or SIGINT:
+
+1. readiness says no at once, and new requests are still accepted for `drain_grace`, their answers with
+   `connection: close` ending the connections one by one;
+2. then the listeners and idle connections close, and running answers finish within `drain_timeout`;
+3. what still runs then is cut off; the process exits with 0.
+
+A second signal skips to step 3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from proxy.downstream.limits import Limits
+from proxy.downstream.protocol import RelayProtocol, protocol_class
+
+if TYPE_CHECKING:
+    from proxy.app import Application
+    from proxy.config.settings import Settings
+
+# Thousands of clients connect at once when a proxy restarts; the kernel caps this at net.core.somaxconn.
+_BACKLOG = 4096
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_logger = logging.getLogger("proxy.server")
+
+
+def server_config(settings: Settings, app: Application) -> uvicorn.Config:
+    """uvicorn's configuration for these settings."""
+    proxy = settings.proxy
+    limits = Limits(
+        max_header_bytes=proxy.max_header_bytes,
+        max_body_bytes=proxy.max_body_bytes,
+        header_timeout=proxy.header_timeout,
+        client_stall_timeout=proxy.client_stall_timeout,
+    )
+    return uvicorn.Config(
+        app,
+        host=settings.hostname,
+        port=settings.port,
+        loop="uvloop",
+        http=protocol_class(limits),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=settings.server_keep_alive_timeout,
+        root_path="",  # the router deals with it: some ingresses strip the prefix and some do not
+        backlog=_BACKLOG,
+    )
+
+
+class ProxyServer(uvicorn.Server):
+    """See the module's docstring.
+
+    Args:
+        config: from `server_config`.
+        app: told that it is draining.
+        grace, timeout: `drain_grace` and `drain_timeout`, seconds.
+    """
+
+    def __init__(self, config: uvicorn.Config, app: Application, *, grace: float, timeout: float) -> None:
+        super().__init__(config)
+        self._app = app
+        self._grace = grace
+        self._timeout = timeout
+        self._hurry = asyncio.Event()
+        self._draining: asyncio.Task[None] | None = None
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Called by uvicorn around its life; the parent's version raises the signal again at the end."""
+        loop = asyncio.get_running_loop()
+        try:
+            for number in _SIGNALS:
+                loop.add_signal_handler(number, self._signalled)
+        except (ValueError, RuntimeError):  # not the main thread: the embedding program has its own
+            yield
+            return
+        try:
+            yield
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def _signalled(self) -> None:
+        if self._draining is None:
+            self._draining = asyncio.get_running_loop().create_task(self._drain())
+        else:
+            _logger.warning("second signal: cutting off what still runs")
+            self._hurry.set()
+
+    async def wait_ready(self) -> None:
+        """Return when the server listens and the application could serve a request (looks every 20 ms)."""
+        while not self.started or self._app.service is None or not self._app.service.ready:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    def stop(self) -> None:
+        """As if a signal had come."""
+        self._signalled()
+
+    async def _drain(self) -> None:
+        _logger.info("draining: not ready from now on, accepting for %g s more", self._grace)
+        if self._app.service is not None:
+            self._app.service.draining = True
+        RelayProtocol.draining.add(self.server_state)
+        await self._hurried(self._grace)
+        self.should_exit = True  # the main loop looks every 0.1 s and calls `shutdown`
+
+    async def _hurried(self, seconds: float) -> bool:
+        """Wait; True when a second signal has come."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._hurry.wait(), seconds)
+        return self._hurry.is_set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn when `should_exit` is set: steps 2 and 3."""
+        for server in self.servers:
+            server.close()
+        for sock in sockets or ():
+            sock.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        if not await self._finished():
+            tasks = list(self.server_state.tasks)
+            _logger.warning("cutting off %d running requests", len(tasks))
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in list(self.server_state.connections):
+            connection.transport.close()
+        await self.lifespan.shutdown()
+        RelayProtocol.draining.discard(self.server_state)
+        _logger.info("stopped")
+
+    async def _finished(self) -> bool:
+        """Wait until no request runs; False when the time is up or a second signal has come."""
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        deadline = asyncio.get_running_loop().time() + self._timeout
+        try:
+            while tasks := set(self.server_state.tasks):
+                left = deadline - asyncio.get_running_loop().time()
+                if left <= 0 or hurry.done():
+                    return False
+                await asyncio.wait({hurry, *tasks}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hurry.cancel()
+        return True

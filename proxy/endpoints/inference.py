@@ -1,0 +1,59 @@
+"""POST /v1/chat/completions and /v1/completions: two legs, context first."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from proxy.lifecycle.context_first import ContextFirst
+from proxy.lifecycle.headers import Headers, to_workers
+from proxy.lifecycle.record import RECORD
+from proxy.lifecycle.service import Service
+from proxy.middleware.body import REQUEST_BODY
+from proxy.wire.fields.policy import header_value
+from proxy.wire.request import read_request
+
+
+class InferenceEndpoint:
+    """A route that workers serve under the same path.
+
+    Args:
+        service: what all requests share.
+        path: of the route, here and on the workers.
+        chat: chat completions, otherwise completions.
+    """
+
+    def __init__(self, service: Service, *, path: str, chat: bool) -> None:
+        self._service = service
+        self._path = path.encode()
+        self._chat = chat
+        self._aliases = {
+            alias: msgspec.Raw(msgspec.json.encode(model))
+            for alias, model in service.settings.proxy.model_aliases.items()
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request.
+
+        Raises:
+            InvalidField, ProxyError: nothing has been sent; the errors middleware answers.
+        """
+        record, body = scope[RECORD], scope[REQUEST_BODY]
+        request = read_request(body.members, chat=self._chat)
+        if request.model in self._aliases:
+            request.members["model"] = self._aliases[request.model]
+        record.model = request.model
+        record.stream = request.stream
+        query: bytes = scope["query_string"]
+        response_headers: Headers = [(b"x-request-id", record.request_id.encode())]
+        if record.dropped:
+            response_headers.append((b"x-disagg-proxy-dropped", header_value(record.dropped)))
+        await ContextFirst(
+            self._service,
+            request,
+            body.client,
+            record,
+            target=self._path + b"?" + query if query else self._path,
+            headers=to_workers(scope["headers"], record.request_id),
+            response_headers=response_headers,
+        ).run()

@@ -1,0 +1,78 @@
+"""Reads the body of an inference request once, splits it lazily, and takes over watching the client."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from proxy.errors import BodyTooLarge, ClientGone, EncodedBody, InvalidRequest
+from proxy.lifecycle.client import EXTENSION, Client, PlainClient, RelayClient
+from proxy.lifecycle.record import RECORD
+from proxy.wire.errors import MalformedJSON
+from proxy.wire.members import Members, split_object
+
+REQUEST_BODY = "disagg.body"
+"""Where `RequestBody` is in the ASGI scope."""
+
+
+class RequestBody(msgspec.Struct):
+    """A request's body and the one who sent it.
+
+    Attributes:
+        members: top-level members as raw slices; the field policy replaces them.
+        client: told the answer. Nobody calls `receive` again.
+    """
+
+    members: Members
+    client: Client
+
+
+class BodyMiddleware:
+    """For routes that take a JSON object.
+
+    Args:
+        app: the endpoint, behind the field policy.
+        max_bytes: 413 above; our own server checks the same limit before a large body has been read.
+    """
+
+    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request.
+
+        Raises:
+            EncodedBody, BodyTooLarge, InvalidRequest, ClientGone.
+        """
+        for name, value in scope["headers"]:
+            if name == b"content-encoding" and value.lower() != b"identity":
+                raise EncodedBody("the request body must not be encoded (content-encoding)")
+        body = await self._read(receive)
+        scope[RECORD].body_size = len(body)
+        try:
+            members = split_object(body)
+        except MalformedJSON as error:
+            raise InvalidRequest(f"the body is not a JSON object: {error}", code="invalid_json") from None
+        relay = (scope.get("extensions") or {}).get(EXTENSION)
+        client = RelayClient(relay) if relay is not None else PlainClient(receive, send)
+        scope[REQUEST_BODY] = RequestBody(members, client)
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            client.close()
+
+    async def _read(self, receive: Receive) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone("the client left before its request was complete")
+            part = message.get("body", b"")
+            size += len(part)
+            if size > self._max_bytes:
+                raise BodyTooLarge(f"the request body exceeds {self._max_bytes} bytes")
+            parts.append(part)
+            if not message.get("more_body", False):
+                return parts[0] if len(parts) == 1 else b"".join(parts)

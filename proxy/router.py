@@ -1,0 +1,50 @@
+"""Raw-ASGI routing: (method, path) -> endpoint. Every endpoint is an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from proxy.errors import MethodNotAllowed, NotFound
+from proxy.lifecycle.record import RECORD
+
+Routes = Mapping[str, Mapping[str, ASGIApp]]
+"""path -> method -> endpoint."""
+
+
+class Router:
+    """Exact paths; a trailing slash is ignored. HEAD is served wherever GET is.
+
+    Args:
+        routes: the table; its paths are the only ones that appear as metric labels.
+        root_path: prefix under which the proxy is mounted, as in ASGI; requests without it match as well, since
+            some ingresses strip it and some do not.
+    """
+
+    def __init__(self, routes: Routes, root_path: str = "") -> None:
+        self._routes = routes
+        self._root_path = root_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request.
+
+        Raises:
+            NotFound, MethodNotAllowed: the errors middleware answers.
+        """
+        path: str = scope["path"]
+        methods = self._routes.get(path)
+        if methods is None:
+            path = path.removeprefix(self._root_path).rstrip("/") or "/"
+            methods = self._routes.get(path)
+            if methods is None:
+                raise NotFound(f"there is no route {path}")
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        endpoint = methods.get(method)
+        if endpoint is None:
+            allowed = sorted(methods) + (["HEAD"] if "GET" in methods else [])
+            raise MethodNotAllowed(
+                f"{scope['method']} is not allowed here", allow=", ".join(allowed).encode()
+            )
+        scope[RECORD].route = path
+        await endpoint(scope, receive, send)
