@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 
 
 class RequestRecord:
-    """One request. Times are `perf_counter` seconds (the event loop's clock counts whole milliseconds), 0 = not reached;
-    sizes are bytes.
+    """One request. Sizes are bytes, times are `perf_counter` seconds, 0 = not reached.
+
+    (The clock of uvloop's event loop counts whole milliseconds: good for time-outs, not for these.)
 
     Attributes:
         request_id: the client's, or made here.
