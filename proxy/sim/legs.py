@@ -244,7 +244,7 @@ async def _send_stream(
     worker.note_metrics(inference)
     if inference.wants_metrics and worker.has_metrics:
         await reply.event(DONE)
-        await reply.finish(metrics_event(inference))
+        await reply.finish(metrics_event(inference, worker.clock_offset))
     else:
         await reply.finish(DONE)
 
@@ -259,5 +259,9 @@ async def _send_complete(
 ) -> None:
     body = complete_body(inference, worker.settings.model, choices, usage, prompt_ids)
     worker.note_metrics(inference)
-    headers = metrics_headers(inference) if inference.wants_metrics and worker.has_metrics else []
+    headers = (
+        metrics_headers(inference, worker.clock_offset)
+        if inference.wants_metrics and worker.has_metrics
+        else []
+    )
     await reply.json(body, headers=headers)

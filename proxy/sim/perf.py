@@ -10,8 +10,8 @@ from proxy.sim.inference import Inference
 ASK_HEADER = b"x-trtllm-return-metrics"
 
 
-def metrics_of(inference: Inference) -> dict[str, str]:
-    """Header names and values; times in milliseconds, time stamps in seconds of the steady clock."""
+def metrics_of(inference: Inference, offset: float) -> dict[str, str]:
+    """Header names and values; times in milliseconds, time stamps in seconds of the steady clock plus ``offset``."""
     end = time.monotonic()
     first = inference.first_token or end
     phases = (
@@ -22,35 +22,38 @@ def metrics_of(inference: Inference) -> dict[str, str]:
     )
     return {
         "Server-Timing": ", ".join(f"{name};dur={seconds * 1000:.3f}" for name, seconds in phases),
-        "X-TRTLLM-Start-End-Time": f"server-start;ts={inference.arrival:.6f}, server-end;ts={end:.6f}",
+        "X-TRTLLM-Start-End-Time": f"server-start;ts={inference.arrival + offset:.6f}, server-end;ts={end + offset:.6f}",
     }
 
 
-def metrics_headers(inference: Inference) -> list[tuple[bytes, bytes]]:
+def metrics_headers(inference: Inference, offset: float) -> list[tuple[bytes, bytes]]:
     """The metrics as response headers."""
-    return [(name.lower().encode(), value.encode()) for name, value in metrics_of(inference).items()]
+    return [(name.lower().encode(), value.encode()) for name, value in metrics_of(inference, offset).items()]
 
 
-def metrics_event(inference: Inference) -> bytes:
+def metrics_event(inference: Inference, offset: float) -> bytes:
     """The metrics as the event that follows ``[DONE]``."""
-    return b"event: trtllm.perf_metrics\ndata: " + msgspec.json.encode(metrics_of(inference)) + b"\n\n"
+    return (
+        b"event: trtllm.perf_metrics\ndata: " + msgspec.json.encode(metrics_of(inference, offset)) + b"\n\n"
+    )
 
 
-def metrics_record(number: int, inference: Inference) -> dict[str, Any]:
+def metrics_record(number: int, inference: Inference, offset: float) -> dict[str, Any]:
     """One entry of ``GET /perf_metrics``."""
     record: dict[str, Any] = {"request_id": number}
     context_id = inference.params.get("ctx_request_id") or inference.params.get("disagg_request_id")
     if context_id is not None:
         record["ctx_request_id"] = context_id
-    end = time.monotonic()
-    first = inference.first_token or end
+    arrival = inference.arrival + offset
+    end = time.monotonic() + offset
+    first = inference.first_token + offset if inference.first_token else end
     record["perf_metrics"] = {
         "first_iter": 1,
         "last_iter": 1,
         "timing_metrics": {
-            "server_arrival_time": inference.arrival,
-            "arrival_time": inference.arrival,
-            "first_scheduled_time": inference.arrival,
+            "server_arrival_time": arrival,
+            "arrival_time": arrival,
+            "first_scheduled_time": arrival,
             "first_token_time": first,
             "server_first_token_time": first,
             "last_token_time": end,

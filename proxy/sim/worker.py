@@ -103,7 +103,7 @@ class SimWorker:
         return self.settings.perf_metrics and self.profile.perf_metrics
 
     def now(self) -> float:
-        """The steady clock, with the offset that the proxy has set."""
+        """The steady clock, seconds."""
         return time.monotonic()
 
     def next_engine_id(self) -> int:
@@ -120,7 +120,7 @@ class SimWorker:
     def note_metrics(self, inference: Inference) -> None:
         """Keep a record for ``GET /perf_metrics``."""
         if self.settings.perf_metrics:
-            self.metrics.append(metrics_record(self.next_engine_id(), inference))
+            self.metrics.append(metrics_record(self.next_engine_id(), inference, self.clock_offset))
 
     async def start(self) -> None:
         """Listen, unless the fault ``refuse`` is on."""
