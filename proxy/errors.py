@@ -12,12 +12,13 @@ stable `code`. A complete HTTP answer of a worker is never one of these: it keep
     │   └── EncodedBody         415     unsupported_content_encoding
     ├── ClientGone              (499)   the client left; nobody is answered         source client
     ├── NotReady                503     no worker of a role can be used             source proxy
+    ├── ShuttingDown            503     the drain's time is over                    source proxy
     ├── InternalFault           500     a bug of ours                               source proxy
     └── LegFault                        one worker did not answer properly          source ctx, gen
         ├── ConnectFailed       502     worker_unreachable     nothing was sent
         ├── ConnectionBroken    502     worker_disconnected    the connection ended before the answer did
         ├── BrokenAnswer        502     bad_worker_response    not HTTP, `null`, or no hand-off
-        └── LegTimeout          504     worker_timeout
+        └── LegTimeout          504     *_timeout, deadline_exceeded
 """
 
 from enum import Enum, auto
@@ -126,6 +127,14 @@ class NotReady(ProxyError):
     type = "service_unavailable"
     default_code = "not_ready"
     headers = ((b"retry-after", b"1"),)
+
+
+class ShuttingDown(ProxyError):
+    """The proxy is stopping and the time for running answers is over."""
+
+    status = 503
+    type = "service_unavailable"
+    default_code = "shutting_down"
 
 
 class InternalFault(ProxyError):

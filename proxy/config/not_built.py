@@ -129,13 +129,6 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("proxy.max_inflight", _NO_QUEUE, _PER_WORKER, "later", inert=(0,)),
     NotBuilt("proxy.max_queued", _NO_QUEUE, _PER_WORKER, "later", inert=(0,), default=4096),
     NotBuilt("proxy.timeout_queue", _NO_QUEUE, _PER_WORKER, "later", inert=(0,), default=60),
-    NotBuilt(
-        "proxy.timeout_total",
-        "each leg has its deadlines, the request as a whole has none",
-        "`proxy.timeout_context`, `proxy.timeout_first_byte` and `proxy.timeout_idle`",
-        "later",
-        inert=(0,),
-    ),
     NotBuilt("proxy.eject_after", _NO_EJECTION, "`proxy.probe_interval`", "later", inert=(0,), default=3),
     NotBuilt("proxy.eject_seconds", _NO_EJECTION, "`proxy.probe_interval`", "later", inert=(0,), default=2),
     NotBuilt("proxy.fail_open", _NO_EJECTION, "`proxy.probe_interval`", "later", default=True),
@@ -145,13 +138,6 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
         "`max_retries`",
         "later",
         default=0.2,
-    ),
-    NotBuilt(
-        "proxy.on_disconnect_after_prefill",
-        "there is one fixed behaviour when a client leaves",
-        "leave it out",
-        "later",
-        default="drain",
     ),
     NotBuilt(
         "proxy.sse_keepalive_seconds",

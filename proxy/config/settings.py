@@ -61,6 +61,11 @@ class ProxySettings(msgspec.Struct, frozen=True):
     timeout_context: Seconds = 180.0
     timeout_first_byte: Seconds = 180.0
     timeout_idle: Seconds = 180.0
+    timeout_total: Seconds = 0.0
+
+    # A client that leaves between the legs: send the generation leg and end it at its first byte, or leave the
+    # hand-off to the context worker's time-out.
+    on_disconnect_after_prefill: Literal["drain", "drop"] = "drain"
 
     # Slow clients; 0 switches one off.
     header_timeout: Seconds = 15.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from proxy.errors import InvalidRequest
 from proxy.lifecycle.context_first import ContextFirst
 from proxy.lifecycle.headers import Headers, to_workers
 from proxy.lifecycle.record import RECORD
@@ -12,6 +13,8 @@ from proxy.lifecycle.service import Service
 from proxy.middleware.body import REQUEST_BODY
 from proxy.wire.fields.policy import header_value
 from proxy.wire.request import read_request
+
+_TIMEOUT_HEADER = b"x-request-timeout-ms"
 
 
 class InferenceEndpoint:
@@ -56,4 +59,16 @@ class InferenceEndpoint:
             target=self._path + b"?" + query if query else self._path,
             headers=to_workers(scope["headers"], record.request_id),
             response_headers=response_headers,
+            total=self._total(scope["headers"]),
         ).run()
+
+    def _total(self, headers: Headers) -> float:
+        """Seconds for the whole request: `timeout_total`, which a client may shorten by a header; 0 = no limit."""
+        limit = self._service.settings.proxy.timeout_total
+        for name, value in headers:
+            if name == _TIMEOUT_HEADER:
+                if not value.isdigit() or int(value) == 0:
+                    raise InvalidRequest("x-request-timeout-ms must be a positive number of milliseconds")
+                asked = int(value) / 1000
+                return min(limit, asked) if limit else asked
+        return limit

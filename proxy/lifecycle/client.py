@@ -32,13 +32,11 @@ class Relayed(NamedTuple):
 
     Attributes:
         error: what ended it early, or None when the answer is complete.
-        between_events: after an error: whether an error event may follow.
         size: bytes of the body.
         first_byte_at: `perf_counter` at the first byte, seconds; 0 when there was none.
     """
 
     error: ProxyError | None
-    between_events: bool
     size: int
     first_byte_at: float
 
@@ -70,8 +68,13 @@ class Client(Protocol):
         """Send a worker's answer, of which the head has been read, as it comes; returns at its end."""
         ...
 
+    @property
+    def between_events(self) -> bool:
+        """After a relay that ended early: whether an error event may follow without corrupting an event."""
+        ...
+
     async def break_off(self, last: bytes | None) -> None:
-        """After a failed relay: end the answer with `last`, or without the end of the message if None."""
+        """After a relay that ended early: end the answer with `last`, or without the end of the message if None."""
         ...
 
     def close(self) -> None:
@@ -110,8 +113,12 @@ class RelayClient:
         if not sink.done.done():
             sink.flush_head()
         error = await sink.done
-        between_events = error is not None and sink.between_events
-        return Relayed(error, between_events, sink.bytes_relayed, sink.first_byte_at)
+        return Relayed(error, sink.bytes_relayed, sink.first_byte_at)
+
+    @property
+    def between_events(self) -> bool:
+        """See `Client`."""
+        return self._sink.between_events
 
     async def break_off(self, last: bytes | None) -> None:
         """See `Client`."""
@@ -133,6 +140,7 @@ class PlainClient:
         self._send = send
         self._listener: asyncio.Task[None] | None = None
         self._callback: Callable[[], None] | None = None
+        self._tail = Tail()
         self.gone = False
         self.status = 0
 
@@ -168,7 +176,6 @@ class PlainClient:
         self.status = status
         sink = _PieceQueue(source)
         source.relay(sink)
-        tail = Tail()
         size = 0
         first_byte_at = 0.0
         try:
@@ -176,7 +183,7 @@ class PlainClient:
             async for piece in sink:
                 first_byte_at = first_byte_at or perf_counter()
                 size += len(piece)
-                tail.saw(piece)
+                self._tail.saw(piece)
                 await self._send({"type": "http.response.body", "body": piece, "more_body": True})
             if sink.error is None:
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -184,7 +191,12 @@ class PlainClient:
             # ASGI spec 2.4: send raises when the client has gone.
             self._left()
             sink.error = ClientGone("the client left")
-        return Relayed(sink.error, tail.between_events, size, first_byte_at)
+        return Relayed(sink.error, size, first_byte_at)
+
+    @property
+    def between_events(self) -> bool:
+        """See `Client`."""
+        return self._tail.between_events
 
     async def break_off(self, last: bytes | None) -> None:
         """See `Client`. ASGI has no abort: an answer that is never completed makes the server close the connection."""

@@ -15,12 +15,16 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from proxy.errors import (
     BrokenAnswer,
     ClientGone,
     ConnectFailed,
     LegFault,
+    ProxyError,
     Retry,
+    ShuttingDown,
     Source,
     error_body,
 )
@@ -33,7 +37,7 @@ from proxy.wire.errors import BrokenHandOff
 from proxy.wire.handoff import ContextAnswer, Outcome, read_context_answer
 from proxy.wire.history import last_message
 from proxy.wire.legs import context_body, generation_body, generation_parameters
-from proxy.wire.members import JSONBytes, is_null
+from proxy.wire.members import JSONBytes, Members, is_null
 from proxy.wire.signing import AUTH_HEADER, sign_parameters
 
 if TYPE_CHECKING:
@@ -58,6 +62,7 @@ class ContextFirst:
         target: path and query string for the workers.
         headers: encoded header lines for both legs.
         response_headers: headers that every answer to this client carries.
+        total: seconds for the whole request, 0 = no limit.
     """
 
     __slots__ = (
@@ -81,6 +86,7 @@ class ContextFirst:
         target: bytes,
         headers: bytes,
         response_headers: Headers,
+        total: float = 0.0,
     ) -> None:
         self._service = service
         self._request = request
@@ -89,7 +95,8 @@ class ContextFirst:
         self._target = target
         self._headers = headers
         self._response_headers = response_headers
-        self._watch = Watch(client, service.loop, service.settings.proxy.client_stall_timeout)
+        stall_timeout = service.settings.proxy.client_stall_timeout
+        self._watch = Watch(client, service.loop, stall_timeout=stall_timeout, total=total)
 
     async def run(self) -> None:
         """Serve the request to its end.
@@ -179,10 +186,10 @@ class ContextFirst:
         """
         service, record = self._service, self._record
         record.disagg_request_id = answer.request_id
-        body, headers = self._generation_leg(answer)
+        body, headers = self._generation_leg(answer, self._request.members)
         attempts = 1 + service.settings.max_retries
         context_address = record.context_worker.address if record.context_worker else None
-        fresh = False
+        fresh = sent = False
         while True:
             try:
                 with service.registry.generation.reserve(exclude=context_address) as worker:
@@ -190,10 +197,13 @@ class ContextFirst:
                     record.generation_sent = perf_counter()
                     seconds = service.settings.proxy.timeout_first_byte
                     leg = Leg(worker, self._target, headers, self._watch, phase="first byte", seconds=seconds)
-                    if self._request.stream:
-                        await self._generate_stream(leg, body, fresh=fresh)
-                    else:
-                        await self._generate_json(leg, body, fresh=fresh)
+                    try:
+                        if self._request.stream:
+                            await self._generate_stream(leg, body, fresh=fresh)
+                        else:
+                            await self._generate_json(leg, body, fresh=fresh)
+                    finally:
+                        sent = leg.sent
                 return
             except LegFault as error:
                 error.source = Source.GENERATION
@@ -203,14 +213,29 @@ class ContextFirst:
                     raise
                 fresh = reused
                 record.retries += 1
+            except ClientGone:
+                if not sent:
+                    self._orphan(answer)
+                raise
 
-    def _generation_leg(self, answer: ContextAnswer) -> tuple[Sequence[JSONBytes], bytes]:
+    def _orphan(self, answer: ContextAnswer) -> None:
+        """The client left between the legs: see `proxy.lifecycle.orphans`."""
+        orphans = self._service.orphans
+        if self._service.settings.proxy.on_disconnect_after_prefill == "drop":
+            orphans.drop()
+            return
+        members = {name: value for name, value in self._request.members.items() if name != "stream_options"}
+        members["stream"] = msgspec.Raw(b"true")
+        body, headers = self._generation_leg(answer, members)
+        orphans.drain(self._service.registry.generation, self._target, headers, body)
+
+    def _generation_leg(self, answer: ContextAnswer, members: Members) -> tuple[Sequence[JSONBytes], bytes]:
         request, settings = self._request, self._service.settings
         parameters = generation_parameters(answer)
         message = None
         if settings.gen_strip_message_history and request.chat and answer.token_ids is not None:
-            message = None if self._service.is_harmony(request) else last_message(request.members)
-        body = generation_body(request.members, answer, parameters, chat=request.chat, last_message=message)
+            message = None if self._service.is_harmony(request) else last_message(members)
+        body = generation_body(members, answer, parameters, chat=request.chat, last_message=message)
         headers = self._headers
         if settings.internal_request_auth_key is not None:
             signature = sign_parameters(settings.internal_request_auth_key, parameters)
@@ -255,7 +280,9 @@ class ContextFirst:
                 head.status, to_client(head, self._response_headers), leg.connection
             )
         except asyncio.CancelledError:
-            self._watch.abort(ClientGone("the proxy is shutting down"))
+            # The drain's time is over.
+            self._watch.abort(ClientGone("the proxy is stopping"))
+            await self._break_off(ShuttingDown("the proxy is stopping"))
             raise
         finally:
             self._watch.release()
@@ -269,11 +296,17 @@ class ContextFirst:
             record.status = error.status
             if not self._client.gone:  # it stopped reading
                 await self._client.break_off(None)
-            return
-        error.source = Source.GENERATION
-        # The status has been sent. An error event tells the client, unless it would land inside an event.
-        last = sse.event(error_body(error)) if relayed.between_events else None
-        await self._client.break_off(last)
+        else:
+            error.source = Source.GENERATION
+            await self._break_off(error)
+
+    async def _break_off(self, error: ProxyError) -> None:
+        """The status has been sent: an error event tells the client, unless it would land inside an event."""
+        if self._client.between_events:
+            await self._client.break_off(sse.event(error_body(error)))
+        else:
+            self._record.cut_inside_event = True
+            await self._client.break_off(None)
 
     async def _pass_on(self, answer: Answer) -> None:
         await self._respond(answer.head.status, to_client(answer.head, []), answer.body)

@@ -20,9 +20,12 @@ class Leg:
         headers: encoded header lines that are the same for all legs of the request.
         watch: ends the leg when the client leaves or the deadline passes.
         phase, seconds: name and length of that deadline.
+
+    Attributes:
+        sent: the request has been handed to a connection: the worker may have seen it.
     """
 
-    __slots__ = ("_headers", "_phase", "_seconds", "_target", "_watch", "connection", "worker")
+    __slots__ = ("_headers", "_phase", "_seconds", "_target", "_watch", "connection", "sent", "worker")
 
     def __init__(
         self, worker: Worker, target: bytes, headers: bytes, watch: Watch, *, phase: str, seconds: float
@@ -33,6 +36,7 @@ class Leg:
         self._watch = watch
         self._phase = phase
         self._seconds = seconds
+        self.sent = False
         self.connection: WorkerConnection
 
     async def collect(self, body: Sequence[JSONBytes], *, fresh: bool = False) -> Answer:
@@ -72,6 +76,7 @@ class Leg:
             self._watch.release()
 
     async def _send(self, body: Sequence[JSONBytes], *, fresh: bool) -> None:
+        self._watch.check()
         connection = None if fresh else self.worker.pool.take_idle()
         if connection is None:
             connection = await self._connect()
@@ -83,12 +88,19 @@ class Leg:
             length,
         )
         exchange = connection.send((head, *body))
+        self.sent = True
         self._watch.guard(connection, exchange, self._phase, self._seconds)
 
     async def _connect(self) -> WorkerConnection:
         attempt = self.worker.pool.connect()
         self._watch.guard(attempt, 0, "connect", 0)
         try:
-            return await attempt.future
+            connection = await attempt.future
         finally:
             self._watch.release()
+        try:
+            self._watch.check()
+        except BaseException:
+            self.worker.pool.give_back(connection)
+            raise
+        return connection

@@ -20,6 +20,7 @@ class RequestRecord:
         status: of the answer, 499 when the client left before it, 0 before there was one.
         error: what went wrong, if anything.
         context_worker, generation_worker: who ran the legs last.
+        cut_inside_event: the stream broke off inside an event, so that no error event could be added.
         dropped: names of members that the field policy left out.
     """
 
@@ -29,6 +30,7 @@ class RequestRecord:
         "context_done",
         "context_sent",
         "context_worker",
+        "cut_inside_event",
         "disagg_request_id",
         "dropped",
         "error",
@@ -58,6 +60,7 @@ class RequestRecord:
         self.response_size = 0
         self.dropped: tuple[str, ...] = ()
         self.retries = 0
+        self.cut_inside_event = False
         self.disagg_request_id = 0
         self.context_worker: Worker | None = None
         self.generation_worker: Worker | None = None

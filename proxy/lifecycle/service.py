@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING
 
+from proxy.lifecycle.orphans import OrphanDrains
 from proxy.wire.fields.policy import FieldPolicy
 from proxy.wire.ids import RequestIds
 from proxy.wire.versions import WorkerVersion
@@ -22,6 +23,7 @@ class Service:
     Attributes:
         settings: the configuration.
         registry: the workers.
+        orphans: hand-offs whose clients have left.
         request_ids: mints `disagg_request_id`s.
         draining: the process is about to end; it says that it is not ready and still serves.
         version: what the workers' version knows.
@@ -36,6 +38,7 @@ class Service:
         self.node_id = settings.node_id if settings.node_id is not None else secrets.randbelow(256)
         self.request_ids = RequestIds(self.node_id)
         self.registry = Registry(settings)
+        self.orphans = OrphanDrains()
         self.draining = False
         self.chat_policy = FieldPolicy(
             self.version, chat=True, accept_prompt_token_ids=settings.proxy.accept_prompt_token_ids
@@ -52,7 +55,8 @@ class Service:
         self.registry.start()
 
     async def close(self) -> None:
-        """Close all connections to the workers."""
+        """End the drains of orphans and close all connections to the workers."""
+        await self.orphans.close()
         await self.registry.close()
 
     def is_harmony(self, request: InferenceRequest) -> bool:

@@ -19,6 +19,23 @@ if TYPE_CHECKING:
 
 _SLACK = 0.001  # timers may fire a little early
 
+TIMEOUT_CODES = {
+    "queue": "queue_timeout",
+    "connect": "connect_timeout",
+    "context": "context_timeout",
+    "first byte": "first_byte_timeout",
+    "idle": "idle_timeout",
+    "total": "deadline_exceeded",
+}
+"""Phase -> stable error code."""
+
+_TOTAL = "total"
+_CLIENT = "client"
+
+
+def _timeout(phase: str) -> LegTimeout:
+    return LegTimeout(f"the {phase} time-out was exceeded", code=TIMEOUT_CODES[phase])
+
 
 class Abortable(Protocol):
     """A running exchange or connection attempt."""
@@ -35,6 +52,7 @@ class Watch:
         client: watched for leaving.
         loop: for the timer.
         stall_timeout: seconds that a client may take nothing of a relayed answer; 0 = for ever.
+        total: seconds for everything from now on; 0 = no limit.
     """
 
     __slots__ = (
@@ -48,9 +66,12 @@ class Watch:
         "_stall",
         "_target",
         "_timer",
+        "_total_due",
     )
 
-    def __init__(self, client: Client, loop: asyncio.AbstractEventLoop, stall_timeout: float) -> None:
+    def __init__(
+        self, client: Client, loop: asyncio.AbstractEventLoop, *, stall_timeout: float, total: float = 0.0
+    ) -> None:
         self._client = client
         self._loop = loop
         self._stall = stall_timeout
@@ -61,16 +82,29 @@ class Watch:
         self._relayed: WorkerConnection | None = None
         self._idle = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._total_due = loop.time() + total if total else 0.0
         client.watch(self._client_gone)
+
+    def check(self) -> None:
+        """To be called before something is begun that `guard` will watch, without an await in between.
+
+        Raises:
+            ClientGone: the client has left already.
+            LegTimeout: the time for the whole request is over.
+        """
+        if self._client.gone:
+            raise ClientGone("the client left")
+        if self._total_due and self._loop.time() >= self._total_due:
+            raise _timeout(_TOTAL)
 
     def guard(self, target: Abortable, exchange: int, phase: str, seconds: float) -> None:
         """End `target`'s exchange after `seconds` (0 = never), or when the client leaves.
 
-        Raises:
-            ClientGone: it has left already; nothing is guarded then.
+        Args:
+            target, exchange: what to abort.
+            phase: a key of `TIMEOUT_CODES`.
+            seconds: for this phase alone.
         """
-        if self._client.gone:
-            raise ClientGone("the client left")
         self._target = target
         self._exchange = exchange
         self._relayed = None
@@ -100,38 +134,45 @@ class Watch:
             self._timer = None
 
     def _arm(self) -> None:
-        if not self._due:
+        due = self._next_due()
+        if not due:
             return
         if self._timer is not None:
-            if self._timer.when() <= self._due:
+            if self._timer.when() <= due:
                 return  # fires earlier and sets itself again
             self._timer.cancel()
-        self._timer = self._loop.call_at(self._due, self._fired)
+        self._timer = self._loop.call_at(due, self._fired)
+
+    def _next_due(self) -> float:
+        if self._due and self._total_due:
+            return min(self._due, self._total_due)
+        return self._due or self._total_due
 
     def _fired(self) -> None:
         self._timer = None
-        if self._target is None or not self._due:
+        if self._target is None:
             return
-        if self._relayed is not None:
+        if self._relayed is not None and self._due:
             self._due = self._relay_due(self._relayed)
-        if self._due and self._loop.time() < self._due - _SLACK:
+        due = self._next_due()
+        if not due:
+            return
+        if self._loop.time() < due - _SLACK:
             self._arm()
-        elif self._due:
-            self._expired()
+        elif due == self._total_due:
+            self.abort(_timeout(_TOTAL))
+        elif self._phase == _CLIENT:
+            self.abort(ClientGone("the client stopped reading", code="client_stalled"))
+        else:
+            self.abort(_timeout(self._phase))
 
     def _relay_due(self, source: WorkerConnection) -> float:
-        self._phase = "client" if source.reading_paused else "idle"
+        self._phase = _CLIENT if source.reading_paused else "idle"
         since, limit = (
             (source.paused_since, self._stall) if source.reading_paused else (source.last_read, self._idle)
         )
         # With one of the two limits off, look again when the other could have begun to run.
         return since + limit if limit else self._loop.time() + (self._idle or self._stall)
-
-    def _expired(self) -> None:
-        if self._phase == "client":
-            self.abort(ClientGone("the client stopped reading"))
-        else:
-            self.abort(LegTimeout(f"the worker exceeded the {self._phase} time-out"))
 
     def _client_gone(self) -> None:
         self.abort(ClientGone("the client left"))

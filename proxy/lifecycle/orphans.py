@@ -1,0 +1,116 @@
+"""Hand-offs whose client has left: the generation leg is still sent and closed at its first byte.
+
+Once a context worker has answered it holds KV until a generation worker has pulled it, or until its own time-out
+(60 s), and there is no call that releases it. Aborting a generation worker after its first token frees both sides
+cleanly (dynamo#14507); not sending the leg strands the KV. Drains are bounded in number and time and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from proxy.errors import ClientGone, ProxyError
+from proxy.upstream.connection import Sink, WorkerConnection
+from proxy.wire.members import JSONBytes
+
+if TYPE_CHECKING:
+    from proxy.workers.pool import WorkerPool
+
+MOST_DRAINS = 64
+DRAIN_SECONDS = 30.0
+
+
+class OrphanDrains:
+    """The drains of one process.
+
+    Attributes:
+        outcomes: how many ended as `drained`, `failed`, `refused` (too many at once) or `dropped` (by policy).
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.outcomes: Counter[str] = Counter()
+
+    @property
+    def running(self) -> int:
+        """Drains that have not ended."""
+        return len(self._tasks)
+
+    def drain(self, pool: WorkerPool, target: bytes, headers: bytes, body: Sequence[JSONBytes]) -> None:
+        """Send a generation leg for nobody.
+
+        Args:
+            pool: the generation workers.
+            target, headers, body: of the leg, which must ask for a stream.
+        """
+        if len(self._tasks) >= MOST_DRAINS:
+            self.outcomes["refused"] += 1
+            return
+        task = asyncio.get_running_loop().create_task(self._drain(pool, target, headers, body))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def drop(self) -> None:
+        """Count a hand-off that is left to the context worker's time-out."""
+        self.outcomes["dropped"] += 1
+
+    async def close(self) -> None:
+        """End all drains."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _drain(
+        self, pool: WorkerPool, target: bytes, headers: bytes, body: Sequence[JSONBytes]
+    ) -> None:
+        outcome = "failed"
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                with pool.reserve() as worker:
+                    connection = worker.pool.take_idle() or await worker.pool.connect().future
+                    length = sum(len(memoryview(piece)) for piece in body)
+                    head = b"%b%bcontent-length: %d\r\n\r\n" % (worker.request_head(target), headers, length)
+                    if await _first_byte(connection, (head, *body)):
+                        outcome = "drained"
+        except (ProxyError, TimeoutError):
+            pass
+        finally:
+            self.outcomes[outcome] += 1
+
+
+async def _first_byte(connection: WorkerConnection, request: Sequence[JSONBytes]) -> bool:
+    """Run an exchange up to the first byte of the answer's body; whether it was a 200."""
+    exchange = connection.send(request)
+    try:
+        head = await connection.head()
+        sink = _FirstByte()
+        connection.relay(sink)
+        await sink.seen
+        return head.status == 200
+    finally:
+        connection.abort(exchange, ClientGone("drained"))
+
+
+class _FirstByte(Sink):
+    """Tells when anything at all has come."""
+
+    def __init__(self) -> None:
+        self.framed = False
+        self.seen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def write(self, data: bytes) -> None:
+        self._done()
+
+    def end(self, data: bytes) -> None:
+        self._done()
+
+    def broken(self, error: ProxyError) -> None:
+        self._done()
+
+    def _done(self) -> None:
+        if not self.seen.done():
+            self.seen.set_result(None)
