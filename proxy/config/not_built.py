@@ -39,8 +39,6 @@ class NoEffect(msgspec.Struct, frozen=True):
     reason: str
 
 
-_ONE_PROCESS = "the proxy runs as one process"
-_BALANCER = "several proxies behind a load balancer, each with its own `node_id`"
 _STATIC = "static `urls`"
 _CONVERSATION = "an argument of the conversation router"
 _CACHE_AWARE = "an argument of the router that looks at KV caches"
@@ -59,8 +57,12 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
         "later",
         value="generation_first",
     ),
-    NotBuilt("num_workers", _ONE_PROCESS, _BALANCER, "later", inert=(1,)),
-    NotBuilt("disagg_coordinator_url", _ONE_PROCESS, _BALANCER, "not planned"),
+    NotBuilt(
+        "disagg_coordinator_url",
+        "the processes of a fleet share their state without a coordinator",
+        "`num_workers` on one machine, several proxies behind a load balancer, each with its own `node_id`",
+        "not planned",
+    ),
     NotBuilt("disagg_cluster", "workers are not discovered", _STATIC, "later"),
     NotBuilt("-m / --metadata_server_config_file", "workers are not discovered", _STATIC, "later"),
     NotBuilt(
@@ -212,7 +214,7 @@ def not_built_keys(scope: str) -> frozenset[str]:
 def find_not_built(key: str, value: object) -> NotBuilt | None:
     """Return the row that a configured value meets, or None when the value is fine.
 
-    `key` is the row's key (`router.type`, `proxy.workers`, `num_workers`).
+    `key` is the row's key (`router.type`, `proxy.workers`, `otlp_config`).
     """
     row = _ROWS.get((key, value.lower())) if isinstance(value, str) else None
     row = row or _ROWS.get((key, None))

@@ -1,4 +1,4 @@
-"""Command line options that set configuration keys: those of `trtllm-serve disaggregated`, `--host`, `--port`."""
+"""Command line options that set configuration keys: those of `trtllm-serve disaggregated` and some more."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _METADATA_OPTION = "-m / --metadata_server_config_file"
 _KEYS: dict[str, tuple[str, ...]] = {
     "host": ("hostname",),
     "port": ("port",),
+    "workers": ("num_workers",),
     "server_start_timeout": ("server_start_timeout",),
     "request_timeout": ("timeout_context", "timeout_first_byte", "timeout_idle"),
     "log_level": ("log_level",),
@@ -39,7 +40,7 @@ class _OldConfigOption(argparse.Action):
 
 
 def add_serve_options(parser: argparse.ArgumentParser) -> None:
-    """Add every option of `trtllm-serve disaggregated`, under its names, and `--host` and `--port`.
+    """Add every option of `trtllm-serve disaggregated`, under its names, and `--host`, `--port` and `--workers`.
 
     After parsing, `args.config` is the path of the YAML file or None; `overrides_from` reads the rest.
     """
@@ -48,6 +49,7 @@ def add_serve_options(parser: argparse.ArgumentParser) -> None:
     add("--config_file", metavar="FILE", action=_OldConfigOption, help=argparse.SUPPRESS)
     add("--host", help="address to listen on (key hostname; default localhost)")
     add("--port", type=int, help="port to listen on (default 8000; 0: any free port)")
+    add("--workers", type=int, metavar="N", help="processes that serve the port (key num_workers; default 1)")
     add(
         "-t",
         "--server_start_timeout",

@@ -20,6 +20,8 @@ Bytes = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0)]
 PositiveSeconds = Annotated[float, Meta(gt=0)]
 Name = Annotated[str, Meta(min_length=1)]
+# Six bits of each disagg_request_id number the process (proxy.wire.ids).
+Processes = Annotated[int, Meta(ge=1, le=64)]
 
 MIB = 1024 * 1024
 MASK = "***"
@@ -100,13 +102,15 @@ class ProxySettings(msgspec.Struct, frozen=True):
 class Settings(msgspec.Struct, frozen=True):
     """Everything `serve` and `check` know.
 
-    `node_id` None means: chosen at random at start and reported. `inherited` holds the top-level keys that
+    `num_workers` is the number of processes that serve the port. `node_id` None means: chosen at random at start
+    and reported. `inherited` holds the top-level keys that
     configure workers and not the proxy (upstream passes them to both sections). `warnings` are complete
     sentences for the log or the terminal. `origin` is the path of the YAML file, or None without one.
     """
 
     hostname: Name = "localhost"
     port: Port = 8000
+    num_workers: Processes = 1
     context_servers: ServerSection = ServerSection()
     generation_servers: ServerSection = ServerSection()
     max_retries: Count = 1

@@ -18,7 +18,6 @@ from proxy.config.settings import ProxySettings, RouterSettings, Settings
 CONFIGURABLE = [row for row in NOT_BUILT if not row.key.startswith("-")]
 # A value that no row lists as harmless, of the type the key will have.
 REFUSED_VALUES = {
-    "num_workers": 4,
     "disagg_coordinator_url": "http://coordinator:8332",
     "disagg_cluster": {"cluster_uri": "etcd://etcd:2379"},
     "conditional_disagg_config": {"max_local_prefill_length": 0},
@@ -114,16 +113,15 @@ def test_rows_are_refused_in_the_environment_too(load, row):
 
 def test_harmless_values_in_the_environment(load):
     environ = {
-        "DISAGG_PROXY_NUM_WORKERS": "1",
         "DISAGG_PROXY_WORKERS": "null",
         "DISAGG_PROXY_MAX_INFLIGHT": "0",
     }
     assert load("", environ=environ).warnings == load("").warnings
 
 
-@pytest.mark.parametrize("value", [True, 1.5, 2, 0, "1"])
-def test_only_one_worker_process_is_one(load, value):
-    with pytest.raises(ConfigError, match="num_workers"):
+@pytest.mark.parametrize("value", [True, 1.5, 0, 65, "1"])
+def test_number_of_processes_is_bounded(load, value):
+    with pytest.raises(ConfigError, match=r"num_workers = .*a whole number between 1 and 64"):
         load(document("num_workers", value))
 
 
@@ -185,7 +183,7 @@ def test_rows_are_unique_and_name_nothing_that_is_built():
 
 
 def test_scopes():
-    assert "num_workers" in not_built_keys("")
+    assert "otlp_config" in not_built_keys("")
     assert "workers" in not_built_keys("proxy")
     assert {"type", "use_tokens"} <= not_built_keys("router")
     assert not any("." in name or name.startswith("-") for name in not_built_keys(""))

@@ -23,6 +23,7 @@ PHASES = ("timeout_context", "timeout_first_byte", "timeout_idle")
         (["-c", "x.yaml"], {}),
         (["--host", "0.0.0.0"], {"hostname": "0.0.0.0"}),
         (["--port", "0"], {"port": 0}),
+        (["--workers", "3"], {"num_workers": 3}),
         (["-t", "60"], {"server_start_timeout": 60.0}),
         (["--server_start_timeout", "0.5"], {"server_start_timeout": 0.5}),
         (["-r", "30"], dict.fromkeys(PHASES, 30.0)),
@@ -64,7 +65,8 @@ def test_metadata_server_is_refused(name):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--port", "x"], ["-r", "soon"], ["-t", ""], ["--metrics-log-interval", "x"]]
+    "arguments",
+    [["--port", "x"], ["--workers", "two"], ["-r", "soon"], ["-t", ""], ["--metrics-log-interval", "x"]],
 )
 def test_numbers(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
