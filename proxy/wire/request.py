@@ -132,7 +132,7 @@ def _refuse_several_answers(members: Members) -> None:
         if name in members and (_integer(members, name) or 1) != 1:
             raise InvalidField(name, f"{name} other than 1 is not supported", code="unsupported_value")
     if "use_beam_search" in members and _boolean(members, "use_beam_search"):
-        raise InvalidField("use_beam_search", "beam search is not supported", code="unsupported_value")
+        raise InvalidField("use_beam_search", "use_beam_search is not supported", code="unsupported_value")
 
 
 def _wants_usage(members: Members) -> bool:

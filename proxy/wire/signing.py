@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from proxy.wire.errors import BrokenHandOff
 from proxy.wire.members import JSONBytes
 
 _TEXT = msgspec.json.Decoder(str | None)
@@ -29,7 +30,11 @@ def sign_hand_off(key: str, ctx_info_endpoint: str | None, encoded_opaque_state:
 
 
 def sign_parameters(key: str, parameters: Mapping[str, JSONBytes]) -> bytes | None:
-    """Sign the protected members of a generation leg's `disaggregated_params`; see `sign_hand_off`."""
+    """Sign the protected members of a generation leg's `disaggregated_params`; see `sign_hand_off`.
+
+    Raises:
+        BrokenHandOff: one of them is neither a string nor null.
+    """
     return sign_hand_off(
         key, _text(parameters, "ctx_info_endpoint"), _text(parameters, "encoded_opaque_state")
     )
@@ -37,4 +42,9 @@ def sign_parameters(key: str, parameters: Mapping[str, JSONBytes]) -> bytes | No
 
 def _text(parameters: Mapping[str, JSONBytes], name: str) -> str | None:
     value = parameters.get(name)
-    return None if value is None else _TEXT.decode(value)
+    if value is None:
+        return None
+    try:
+        return _TEXT.decode(value)
+    except msgspec.DecodeError:
+        raise BrokenHandOff(f"{name} of the hand-off is not a string") from None

@@ -4,11 +4,10 @@ Needed to take a member out and leave every other byte as it was. The source mus
 decoded before); so this walk only looks for ends and never fails. It sees every member, duplicates included.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
-
-import msgspec
 
 _BLANKS = re.compile(rb"[ \t\r\n]*").match
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -58,7 +57,8 @@ def _items(source: bytes, at: int, *, named: bool) -> Iterator[Span]:
         start = at
         if named:
             end_of_name = _end(_NAME(source, at))
-            name = msgspec.json.decode(source[at:end_of_name], type=str)
+            # Decoding has not checked the UTF-8 of names below the top level.
+            name = json.loads(source[at:end_of_name].decode("utf-8", "replace"))
             colon = _end(_BLANKS(source, end_of_name))
             at = _end(_BLANKS(source, colon + 1))
         end = _after_value(source, at)

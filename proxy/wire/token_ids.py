@@ -5,6 +5,9 @@ base64 and 456 us as an array; `bytes.find` for the next quote or bracket costs 
 this way: a random nonce takes the place of the value, the remainder is decoded strictly, and the top-level
 member must then equal the nonce. A pattern inside a nested object, a duplicate member or the tail of an
 escaped name cannot pass for it. When the member turns out to be anything else, the caller splits lazily.
+
+The ids themselves are not checked: commas in the wrong places or letters that base64 does not have are for the
+generation worker to refuse.
 """
 
 import os
