@@ -287,6 +287,9 @@ def context_answer(answer: Answer) -> Answer:
         finish_reason="stop",
         stop_reason=None,
         reasoning_tokens=min(1, answer.reasoning_tokens),
+        # The tool parser sees no call in the first token yet.
+        tool_name=None,
+        tool_id=None,
     )
 
 

@@ -10,6 +10,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from proxy.sim.answer import expected_text
+from proxy.sim.auth import AUTH_HEADER
 from proxy.sim.connection import EXTENSION, SimProtocol
 from proxy.sim.control import control
 from proxy.sim.engine import Aborted, Run
@@ -42,7 +43,6 @@ STARTING = {
 STARTING_HEADERS = ((b"retry-after", b"1"), (b"x-trtllm-server-state", b"starting"))
 TEXT_TYPE = (b"content-type", b"text/plain; charset=utf-8")
 MSGPACK_HEADER = b"x-trtllm-msgpack"
-AUTH_HEADER = b"x-trtllm-disagg-auth"
 
 _encode = msgspec.json.encode
 

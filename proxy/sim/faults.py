@@ -39,7 +39,7 @@ KINDS: dict[str, tuple[When, str]] = {
     "truncated_json": ("answer", "sends the first half of the JSON text as a complete answer"),
     "cut": (
         "answer",
-        "ends the connection after `after_events` events, `inside` the next one; JSON: in its middle",
+        "ends the connection after `after_events` events, `inside` the next one, `with_reset`; JSON: in its middle",
     ),
     "sse_error": ("answer", "after `after_events` events sends an error event and [DONE]"),
     "stall": ("answer", "after `after_events` events stops, for `seconds` or for ever"),

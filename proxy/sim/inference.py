@@ -17,6 +17,8 @@ LEGS: dict[str, Leg] = {
     "context_and_generation": "aggregated",
 }
 
+MOST_CHOICES = 128
+
 
 class RequestError(ValueError):
     """The handler refuses the request: 400 with the error envelope."""
@@ -63,6 +65,13 @@ def read_inference(body: dict[str, Any], *, chat: bool, wants_metrics: bool) -> 
         value = body.get(name)
         if value is not None and value < least:
             raise RequestError(f"{name} must be at least {least}, got {value}")
+    if body.get("n", 1) > MOST_CHOICES:
+        raise RequestError(f"n must be at most {MOST_CHOICES}")
+    try:
+        prompts, wishes = prompts_of(body), wishes_of(body)
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        # Parts that no model checks: tool calls of messages, JSON schemas.
+        raise RequestError(f"the request cannot be read: {error!r}") from error
     options = body.get("stream_options")
     stream = bool(body.get("stream"))
     inference = Inference(
@@ -70,8 +79,8 @@ def read_inference(body: dict[str, Any], *, chat: bool, wants_metrics: bool) -> 
         chat=chat,
         leg=leg_of(body),
         params=params,
-        prompts=prompts_of(body),
-        wishes=wishes_of(body),
+        prompts=prompts,
+        wishes=wishes,
         stream=stream,
         # An empty `stream_options` means usage too: true is the field's default.
         include_usage=options is not None and bool(options.get("include_usage", True)),

@@ -59,10 +59,8 @@ class Listener:
             return
         self._server.close()
         self._server = None
-        if self._path is not None:
-            with_path, self_path = os.path.exists(self._path), self._path
-            if with_path:
-                os.unlink(self_path)
+        if self._path is not None and os.path.exists(self._path):
+            os.unlink(self._path)
 
     def release(self) -> None:
         """Close for good."""
@@ -74,7 +72,8 @@ class Listener:
 
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sets TCP_NODELAY only where the protocol is named.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         # Linux lets two sockets with this option share a port as long as only one of them listens.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -20,9 +20,10 @@ def metrics_of(inference: Inference, offset: float) -> dict[str, str]:
         ("server_e2e", end - inference.arrival),
         ("server_kv_transfer", inference.kv_transfer_seconds),
     )
+    start_end = f"server-start;ts={inference.arrival + offset:.6f}, server-end;ts={end + offset:.6f}"
     return {
         "Server-Timing": ", ".join(f"{name};dur={seconds * 1000:.3f}" for name, seconds in phases),
-        "X-TRTLLM-Start-End-Time": f"server-start;ts={inference.arrival + offset:.6f}, server-end;ts={end + offset:.6f}",
+        "X-TRTLLM-Start-End-Time": start_end,
     }
 
 

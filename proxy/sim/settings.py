@@ -34,5 +34,5 @@ class WorkerSettings:
     allow_chat_template: bool = False
     openapi: bool = True  # False: /openapi.json is 404
     record: int = 256  # how many of the last requests are kept; 0: none
-    record_bytes: int = 1 << 20  # bodies above this size are not kept
+    record_bytes: int = 1 << 18  # bodies above this size are not kept
     faults: tuple[FaultLike, ...] = ()

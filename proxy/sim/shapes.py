@@ -124,7 +124,7 @@ def _completion_choice(inference: Inference, index: int, choice: Choice) -> dict
 def echoed_text(inference: Inference) -> str:
     """With ``echo`` on chat: the last message's text, when its role is the answer's."""
     body = inference.body
-    if not inference.chat or not body.get("echo"):
+    if not inference.chat or not body.get("echo") or not body["messages"]:
         return ""
     last = body["messages"][-1]
     role = "assistant" if body.get("add_generation_prompt", True) else last["role"]

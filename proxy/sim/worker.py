@@ -31,6 +31,7 @@ Role = Literal["context", "generation"]
 
 MOST_METRICS = 1000  # `perf_metrics_max_requests`
 STOP_SECONDS = 5.0
+ANSWER_SECONDS = 0.01  # what an answer to a control request needs to leave
 
 
 class SimWorker:
@@ -201,7 +202,7 @@ class SimWorker:
         added = self.board.add(fields if fault is None else fault)
         self._on_loop(self._end_later, added)
         if added.kind == "refuse":
-            self._on_loop(self._spawn_sync)
+            self._on_loop(self._sync_soon)
         return added
 
     def clear_faults(self, kind: str | None = None) -> None:
@@ -218,6 +219,11 @@ class SimWorker:
     def _on_loop(self, call: Any, *arguments: Any) -> None:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(call, *arguments)
+
+    def _sync_soon(self) -> None:
+        # The answer to the request that has asked for it must get out first.
+        if self._loop is not None:
+            self._timers.append(self._loop.call_later(ANSWER_SECONDS, self._spawn_sync))
 
     def _spawn_sync(self) -> None:
         if self._loop is not None:

@@ -27,6 +27,6 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> d
     both = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
     return (
         both
-        if item.path.name in ("test_sim_faults.py", "test_sim_engine.py")
+        if item.path.name.startswith(("test_sim_fault", "test_sim_engine"))
         else {"uvloop": uvloop.new_event_loop}
     )
