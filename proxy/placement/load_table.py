@@ -41,6 +41,8 @@ class LoadTable:
     """
 
     __slots__ = (
+        "_first_legs",
+        "_first_tokens",
         "_legs",
         "_tokens",
         "_total_legs",
@@ -68,6 +70,8 @@ class LoadTable:
         self._tokens: Tokens = np.frombuffer(buffer, np.int64, cells, offset=cells * 4).reshape(rows, columns)
         self._total_legs: Legs = np.zeros(columns, np.int32)
         self._total_tokens: Tokens = np.zeros(columns, np.int64)
+        self._first_legs: Legs = self._legs[0]
+        self._first_tokens: Tokens = self._tokens[0]
         self.own_legs: memoryview = memoryview(self._legs[row])
         self.own_tokens: memoryview = memoryview(self._tokens[row])
 
@@ -89,14 +93,14 @@ class LoadTable:
     def legs(self) -> Legs:
         """The first half of `totals`."""
         if self.rows == 1:
-            return self._legs[0]
+            return self._first_legs
         np.add.reduce(self._legs, axis=0, dtype=np.int32, out=self._total_legs)
         return self._total_legs
 
     def tokens(self) -> Tokens:
         """The second half of `totals`."""
         if self.rows == 1:
-            return self._tokens[0]
+            return self._first_tokens
         np.add.reduce(self._tokens, axis=0, out=self._total_tokens)
         return self._total_tokens
 
