@@ -61,14 +61,10 @@ def split_array(data: bytes | msgspec.Raw) -> list[msgspec.Raw]:
         raise MalformedJSON(str(error)) from None
 
 
-def _key(name: str) -> bytes:
-    return _KEY_PREFIXES.get(name) or msgspec.json.encode(name) + b":"
-
-
 def _member_parts(members: Mapping[str, JSONBytes]) -> list[JSONBytes]:
     parts: list[JSONBytes] = []
     for name, value in members.items():
-        parts += (b",", _key(name), value)
+        parts += (b",", _KEY_PREFIXES.get(name) or msgspec.json.encode(name) + b":", value)
     return parts
 
 

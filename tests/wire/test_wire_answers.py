@@ -59,6 +59,7 @@ def plain(answer: Any) -> Any:
         (b'{"a":",\\"prompt_token_ids\\":[1],","prompt_token_ids":[1]}', b'{"a":",\\"prompt_token_ids\\":[1],"}'),
         (b'{"x\\"prompt_token_ids":[1],"y":1,"prompt_token_ids":[1]}', b'{"x\\"prompt_token_ids":[1],"y":1}'),
         (b'{"x\\"prompt_token_ids":[1],"prompt_token_ids":[1]}', b'{"x\\"prompt_token_ids":[1]}'),
+        (b'{"x\\"prompt_token_ids":[1],"prompt_token_ids" : [1]}', b'{"x\\"prompt_token_ids":[1]}'),
         (b'{"a":"disaggregated_params"}', b'{"a":"disaggregated_params"}'),
         (b'{"disaggregated_params_":1,"_prompt_token_ids":2}', b'{"disaggregated_params_":1,"_prompt_token_ids":2}'),
         # blanks stay
