@@ -61,7 +61,11 @@ class Client(Protocol):
         ...
 
     async def respond(self, status: int, headers: Headers, body: bytes) -> None:
-        """Send a whole answer; `headers` are without content-length."""
+        """Send a whole answer; `headers` are without content-length.
+
+        Raises:
+            ClientGone: nobody is there to take it.
+        """
         ...
 
     async def relay(self, status: int, headers: Headers, source: WorkerConnection) -> Relayed:
@@ -102,6 +106,8 @@ class RelayClient:
 
     async def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """See `Client`."""
+        if self._cycle.disconnected:
+            raise ClientGone("the client left")
         self.status = status
         self._cycle.respond(status, headers, body)
 
@@ -168,8 +174,12 @@ class PlainClient:
         """See `Client`."""
         self.status = status
         headers.append((b"content-length", b"%d" % len(body)))
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+        try:
+            await self._send({"type": "http.response.start", "status": status, "headers": headers})
+            await self._send({"type": "http.response.body", "body": body, "more_body": False})
+        except OSError:
+            self._left()
+            raise ClientGone("the client left") from None
 
     async def relay(self, status: int, headers: Headers, source: WorkerConnection) -> Relayed:
         """See `Client`."""

@@ -131,8 +131,8 @@ class ContextFirst:
                 break
             except LegFault as error:
                 error.source = Source.CONTEXT
-                # A connection that the worker closed as we wrote costs no attempt.
-                fresh = error.retry is Retry.REUSED_ONLY
+                # A connection that the worker closed as we wrote costs no attempt, once.
+                fresh = error.retry is Retry.REUSED_ONLY and not fresh
                 attempts -= not fresh
                 if error.retry is Retry.NEVER or attempts == 0:
                     raise
@@ -283,6 +283,9 @@ class ContextFirst:
             # The drain's time is over.
             self._watch.abort(ClientGone("the proxy is stopping"))
             await self._break_off(ShuttingDown("the proxy is stopping"))
+            raise
+        except Exception:  # a server whose `send` raises what ASGI does not know
+            self._watch.abort(ClientGone("the client cannot be reached"))
             raise
         finally:
             self._watch.release()

@@ -96,11 +96,10 @@ class Leg:
         self._watch.guard(attempt, 0, "connect", 0)
         try:
             connection = await attempt.future
-        finally:
-            self._watch.release()
-        try:
             self._watch.check()
         except BaseException:
-            self.worker.pool.give_back(connection)
+            attempt.give_up()
             raise
+        finally:
+            self._watch.release()
         return connection

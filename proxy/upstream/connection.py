@@ -31,6 +31,7 @@ from proxy.wire.members import JSONBytes
 if TYPE_CHECKING:
     from proxy.upstream.pool import ConnectionPool
 
+_START_OF_HEAD = b"HTTP/1."
 _END_OF_HEAD = b"\r\n\r\n"
 # What h11 and nginx take for a whole header section.
 _MAX_HEAD = 64 * 1024
@@ -70,7 +71,7 @@ class WorkerConnection(asyncio.Protocol):
     """See the module's docstring.
 
     Attributes:
-        reused: an exchange has been completed on this connection before the running one.
+        reused: the connection has been idle before the running exchange; the worker may have closed it meanwhile.
         idle_since: loop time at which it became idle, seconds.
         last_read: loop time of the last bytes, seconds; set only while an answer is relayed.
         reading_paused, paused_since: the consumer is slow (since that loop time, seconds); the worker is not to blame
@@ -79,11 +80,14 @@ class WorkerConnection(asyncio.Protocol):
 
     __slots__ = (
         "_busy",
+        "_clean_end",
         "_collect",
         "_ended",
+        "_error",
         "_exchange",
         "_held",
         "_held_size",
+        "_hold_paused",
         "_loop",
         "_pieces",
         "_pool",
@@ -125,8 +129,11 @@ class WorkerConnection(asyncio.Protocol):
         self._held: list[bytes] = []
         self._held_size = 0
         self._pieces: list[bytes] = []
+        self._hold_paused = False
         self._collect = False
         self._ended = False  # the worker closed before anyone asked for the body
+        self._clean_end = True
+        self._error: ProxyError | None = None  # the exchange failed while nobody waited
         self._sink: Sink | None = None
 
     # The exchange
@@ -163,12 +170,16 @@ class WorkerConnection(asyncio.Protocol):
     async def rest(self) -> Answer:
         """Collect the body behind a head that was awaited. Raises as `answer` does."""
         self._collect = True
-        self._waiter = self._loop.create_future()
-        self._release_held()
+        if self._busy:
+            self._waiter = self._loop.create_future()
+            self._release_held()
         return cast("Answer", await self._wait())
 
     def relay(self, sink: Sink) -> None:
         """Send the body behind a head that was awaited to `sink`, which hears of its end and of errors."""
+        if not self._busy:
+            sink.broken(self._failure())
+            return
         self._sink = sink
         if self._reader is not None:
             self._reader.framed = sink.framed
@@ -192,7 +203,8 @@ class WorkerConnection(asyncio.Protocol):
         if self.reading_paused and self._transport is not None:
             self.reading_paused = False
             self.last_read = self._loop.time()
-            self._transport.resume_reading()
+            if not self._hold_paused:
+                self._transport.resume_reading()
 
     def close(self) -> None:
         """Close an idle connection."""
@@ -207,7 +219,7 @@ class WorkerConnection(asyncio.Protocol):
     async def _wait(self) -> ResponseHead | Answer:
         if self._waiter is None:
             if not self._busy:
-                raise ConnectionBroken("the worker closed the connection", retry=self._retry())
+                raise self._failure()
             self._waiter = self._loop.create_future()
         try:
             return await self._waiter
@@ -246,8 +258,9 @@ class WorkerConnection(asyncio.Protocol):
         if self._busy:
             if self._response is not None and self._sink is None and not self._collect:
                 self._ended = True  # what is held may be a complete answer
+                self._clean_end = error is None
             else:
-                self._end_of_input()
+                self._end_of_input(clean=error is None)
 
     # The answer
 
@@ -269,10 +282,14 @@ class WorkerConnection(asyncio.Protocol):
         if self._start:
             data = self._start + data
         while True:
+            if not _START_OF_HEAD.startswith(data[:7]):
+                raise BrokenFraming("it does not begin with HTTP/1.")
             end = data.find(_END_OF_HEAD) + 4
             if end < 4:
                 if len(data) > _MAX_HEAD:
                     raise BrokenFraming("header section too large")
+                if data.count(b"\n") != data.count(b"\r\n"):
+                    raise BrokenFraming("bare line break in the header section")
                 self._start = data
                 return None
             if end > _MAX_HEAD:
@@ -289,8 +306,9 @@ class WorkerConnection(asyncio.Protocol):
     def _hold(self, data: bytes) -> None:
         self._held.append(data)
         self._held_size += len(data)
-        if self._held_size > _HOLD_LIMIT:
-            self.pause()
+        if self._held_size > _HOLD_LIMIT and self._transport is not None:
+            self._hold_paused = True
+            self._transport.pause_reading()
 
     def _release_held(self) -> None:
         data = b"".join(self._held)
@@ -298,15 +316,19 @@ class WorkerConnection(asyncio.Protocol):
         self._held_size = 0
         self._feed(data)
         if self._busy and self._ended:
-            self._end_of_input()
-        else:
-            self.resume()
+            self._end_of_input(clean=self._clean_end)
+        elif self._hold_paused:
+            self._hold_paused = False
+            # The consumer may have asked for a pause of its own meanwhile.
+            if self._transport is not None and not self.reading_paused:
+                self._transport.resume_reading()
 
-    def _end_of_input(self) -> None:
-        if self._reader is not None and self._reader.closed():
+    def _end_of_input(self, *, clean: bool) -> None:
+        """The connection is gone; after a reset, a body that ends with it may lack anything."""
+        if clean and self._reader is not None and self._reader.closed():
             self._complete(b"")
         else:
-            self._fail(ConnectionBroken("the worker closed the connection", retry=self._retry()))
+            self._fail(self._failure())
 
     def _feed(self, data: bytes) -> None:
         reader = cast("BodyReader", self._reader)
@@ -330,6 +352,7 @@ class WorkerConnection(asyncio.Protocol):
         sink, waiter, pieces = self._sink, self._waiter, self._pieces
         self._busy = False
         self._sink = None
+        self._pieces = []  # an idle connection keeps no answer alive
         transport = self._transport
         if (
             response.keep_alive
@@ -338,7 +361,9 @@ class WorkerConnection(asyncio.Protocol):
             and not transport.is_closing()
             and not transport.get_write_buffer_size()  # an early answer: the rest of the request is still going out
         ):
-            self.reused = True
+            if self.reading_paused or self._hold_paused:
+                self.reading_paused = self._hold_paused = False
+                transport.resume_reading()
             self._pool.give_back(self)
         else:
             self.close()
@@ -357,6 +382,12 @@ class WorkerConnection(asyncio.Protocol):
             sink.broken(error)
         elif waiter is not None and not waiter.done():
             waiter.set_exception(error)
+            waiter.exception()  # seen: a task that is cancelled at this moment never looks
+        else:
+            self._error = error
+
+    def _failure(self) -> ProxyError:
+        return self._error or ConnectionBroken("the worker closed the connection", retry=self._retry())
 
     def _retry(self) -> Retry:
         if self._received:

@@ -38,7 +38,7 @@ class _Collector:
         self.headers: Headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value))
+        self.headers.append((name.lower(), value.rstrip(b" \t")))
 
 
 def parse_head(data: bytes) -> ResponseHead:
@@ -58,8 +58,11 @@ def parse_head(data: bytes) -> ResponseHead:
     version = parser.get_http_version()
     if version not in ("1.0", "1.1"):
         raise BrokenFraming(f"HTTP/{version} is not spoken here")
+    status = parser.get_status_code()
+    if not 100 <= status <= 599:
+        raise BrokenFraming("the status code is none of HTTP's")
     keep_alive = version == "1.1" and not _says_close(collector.headers)
-    return ResponseHead(parser.get_status_code(), collector.headers, keep_alive)
+    return ResponseHead(status, collector.headers, keep_alive)
 
 
 def _says_close(headers: Headers) -> bool:

@@ -15,7 +15,7 @@ from collections import deque
 from typing import Any
 
 from proxy.config.address import WorkerAddress
-from proxy.errors import ConnectFailed, LegTimeout, ProxyError
+from proxy.errors import ConnectFailed, LegTimeout, ProxyError, Retry
 from proxy.upstream.connection import WorkerConnection
 
 # Under the workers' keep-alive time-out of 5 s with room for a slow network.
@@ -25,17 +25,28 @@ _TCP_USER_TIMEOUT_MS = 20_000
 
 
 class ConnectAttempt:
-    """Waits for a new connection (or a free place); can be aborted like an exchange."""
+    """Waits for a new connection (or a free place); can be aborted like an exchange.
 
-    __slots__ = ("future",)
+    Attributes:
+        future: the connection; whoever awaited it and cannot use it calls `give_up`.
+    """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    __slots__ = ("_pool", "future")
+
+    def __init__(self, pool: ConnectionPool, loop: asyncio.AbstractEventLoop) -> None:
+        self._pool = pool
         self.future: asyncio.Future[WorkerConnection] = loop.create_future()
 
     def abort(self, _exchange: int, error: ProxyError) -> None:
         """Stop waiting. The connection, when it comes, goes to the pool."""
         if not self.future.done():
             self.future.set_exception(error)
+            self.future.exception()  # seen: the waiting task may be cancelled at this moment
+
+    def give_up(self) -> None:
+        """Nobody will use the connection: it goes to the pool, now or when it comes."""
+        if not self.future.cancel() and not self.future.cancelled() and self.future.exception() is None:
+            self._pool.give_back(self.future.result())
 
 
 class ConnectionPool:
@@ -59,6 +70,7 @@ class ConnectionPool:
         self._connecting: set[asyncio.Task[None]] = set()
         self._waiting: deque[ConnectAttempt] = deque()
         self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
         self._tls = ssl.create_default_context() if address.scheme == "https" else None
 
     @property
@@ -83,15 +95,23 @@ class ConnectionPool:
 
     def connect(self) -> ConnectAttempt:
         """Begin to connect; await the attempt's `future`, which raises `ConnectFailed` or `LegTimeout`."""
-        attempt = ConnectAttempt(self._loop)
-        if self._max_connections and len(self._open) + len(self._connecting) >= self._max_connections:
+        attempt = ConnectAttempt(self, self._loop)
+        if self._closed:
+            attempt.abort(0, ConnectFailed("the connection pool is closed"))
+        elif self._max_connections and len(self._open) + len(self._connecting) >= self._max_connections:
             self._waiting.append(attempt)
+            if self._idle:  # passed over for a fresh one: the oldest makes room
+                self._idle.pop(0).close()
         else:
             self._start(attempt)
         return attempt
 
     def give_back(self, connection: WorkerConnection) -> None:
-        """Called by a connection whose exchange is complete."""
+        """Called by a connection whose exchange is complete, and for one that nobody wants any more."""
+        if self._closed or not connection.usable:
+            connection.close()
+            return
+        connection.reused = True
         connection.idle_since = self._loop.time()
         attempt = self._next_waiting()
         if attempt is not None:
@@ -109,12 +129,13 @@ class ConnectionPool:
         self._start_waiting()
 
     async def close(self) -> None:
-        """Close all connections; whoever still waits for one gets `ConnectFailed`."""
+        """Close all connections for good; whoever still waits for one gets `ConnectFailed`."""
+        self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
         while (attempt := self._next_waiting()) is not None:
-            attempt.future.set_exception(ConnectFailed("the connection pool is closed"))
+            attempt.abort(0, ConnectFailed("the connection pool is closed"))
         connecting = list(self._connecting)
         for task in connecting:
             task.cancel()
@@ -149,13 +170,15 @@ class ConnectionPool:
             async with asyncio.timeout(self._connect_timeout):
                 connection = await self._open_connection()
         except TimeoutError:
-            attempt.abort(0, LegTimeout("connecting to the worker took too long"))
-        except OSError as error:
-            # ssl.SSLError and socket.gaierror are OSErrors.
-            attempt.abort(0, ConnectFailed(f"no connection to the worker ({type(error).__name__})"))
+            timeout = LegTimeout("connecting to the worker took too long")
+            timeout.retry = Retry.BEFORE_HAND_OFF  # nothing was sent
+            attempt.abort(0, timeout)
         except asyncio.CancelledError:
             attempt.abort(0, ConnectFailed("the connection pool is closed"))
             raise
+        except Exception as error:
+            # OSErrors (those of ssl and socket included), and UnicodeError for a name that no resolver takes.
+            attempt.abort(0, ConnectFailed(f"no connection to the worker ({type(error).__name__})"))
         else:
             self._open.add(connection)
             if attempt.future.done():
@@ -171,12 +194,15 @@ class ConnectionPool:
 
         if address.unix_path is not None:
             _, connection = await loop.create_unix_connection(factory, address.unix_path)
-            return connection
-        # Names are resolved again each time: a worker that moved is found without a restart.
-        transport, connection = await loop.create_connection(
-            factory, address.host, address.port, ssl=self._tls
-        )
-        _set_tcp_options(transport.get_extra_info("socket"))
+        else:
+            # Names are resolved again each time: a worker that moved is found without a restart.
+            transport, connection = await loop.create_connection(
+                factory, address.host, address.port, ssl=self._tls
+            )
+            if connection.usable:
+                _set_tcp_options(transport.get_extra_info("socket"))
+        if not connection.usable:
+            raise ConnectionResetError  # lost already; it must not be counted
         return connection
 
     def _close_expired(self) -> None:
