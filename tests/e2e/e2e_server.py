@@ -22,7 +22,7 @@ class ServerThread:
     def __init__(self, settings: Settings, kind: Kind) -> None:
         self._settings = settings
         self._kind = kind
-        self._loop = uvloop.new_event_loop()
+        self.loop = uvloop.new_event_loop()
         self._started = threading.Event()
         self._error: BaseException | None = None
         self._server: Any = None
@@ -48,7 +48,7 @@ class ServerThread:
     def stop(self) -> None:
         """Drain and end the thread."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._ask_to_stop)
+            self.loop.call_soon_threadsafe(self._ask_to_stop)
         self._thread.join(SECONDS)
         assert not self._thread.is_alive(), "the server did not stop"
 
@@ -60,12 +60,12 @@ class ServerThread:
 
     def _run(self) -> None:
         try:
-            self._loop.run_until_complete(self._serve())
+            self.loop.run_until_complete(self._serve())
         except BaseException as error:
             self._error = error
         finally:
             self._started.set()
-            self._loop.close()
+            self.loop.close()
 
     async def _serve(self) -> None:
         if self._kind == "own":

@@ -9,7 +9,7 @@ from e2e_server import Kind, ServerThread
 from program import eventually
 
 from proxy.config.load import load_settings
-from proxy.sim import RecordedRequest, ThreadedSimCluster
+from proxy.sim import RecordedRequest, Speed, ThreadedSimCluster
 
 _SHOWN = "disagg_proxy_"
 
@@ -23,15 +23,14 @@ class Stack:
     def __init__(self, kind: Kind, cluster: dict[str, Any], overrides: dict[str, Any]) -> None:
         self.kind = kind
         options = {"context": 1, "generation": 1, **cluster}
+        options["speed"] = Speed(**options.get("speed", {}))
         self.cluster = ThreadedSimCluster(**options).start()
         try:
             self.server = ServerThread(self._settings(overrides), kind).start()
         except BaseException:
             self.cluster.stop()
             raise
-        self.http = httpx.Client(
-            base_url=f"http://127.0.0.1:{self.server.port}", trust_env=False, timeout=20.0
-        )
+        self.http = self._client()
         self.expected_leftover = 0
         self._leftover = 0
         eventually(lambda: self.server.service.ready, what="readiness")
@@ -51,6 +50,14 @@ class Stack:
             **overrides,
         }
         return load_settings(None, overrides=given, environ={})
+
+    def _client(self) -> httpx.Client:
+        return httpx.Client(base_url=f"http://127.0.0.1:{self.server.port}", trust_env=False, timeout=20.0)
+
+    def reconnect(self) -> None:
+        """After an answer behind which the proxy closes the connection without having said so."""
+        self.http.close()
+        self.http = self._client()
 
     @property
     def port(self) -> int:
