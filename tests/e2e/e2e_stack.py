@@ -9,6 +9,7 @@ from e2e_server import Kind, ServerThread
 from program import eventually
 
 from proxy.config.load import load_settings
+from proxy.config.settings import Settings
 from proxy.sim import RecordedRequest, Speed, ThreadedSimCluster
 
 _SHOWN = "disagg_proxy_"
@@ -26,7 +27,10 @@ class Stack:
         options["speed"] = Speed(**options.get("speed", {}))
         self.cluster = ThreadedSimCluster(**options).start()
         try:
-            self.server = ServerThread(self._settings(overrides), kind).start()
+            version = self.cluster.cluster.settings.profile
+            urls = self.cluster.context_urls, self.cluster.generation_urls
+            settings = settings_for(*urls, **{"worker_version": version, **overrides})
+            self.server = ServerThread(settings, kind).start()
         except BaseException:
             self.cluster.stop()
             raise
@@ -34,22 +38,6 @@ class Stack:
         self.expected_leftover = 0
         self._leftover = 0
         eventually(lambda: self.server.service.ready, what="readiness")
-
-    def _settings(self, overrides: dict[str, Any]) -> Any:
-        version = self.cluster.cluster.settings.profile
-        given = {
-            "hostname": "127.0.0.1",
-            "port": 0,
-            "context_servers": _section(self.cluster.context_urls),
-            "generation_servers": _section(self.cluster.generation_urls),
-            "worker_version": version,
-            # The workers are there before the proxy; later probes would only cost time.
-            "probe_interval": 60.0,
-            "drain_grace": 0,
-            "drain_timeout": 5,
-            **overrides,
-        }
-        return load_settings(None, overrides=given, environ={})
 
     def _client(self) -> httpx.Client:
         return httpx.Client(base_url=f"http://127.0.0.1:{self.server.port}", trust_env=False, timeout=20.0)
@@ -134,6 +122,22 @@ class Stacks:
         """Stop all of them."""
         for stack in self._stacks.values():
             stack.close()
+
+
+def settings_for(context_urls: list[str], generation_urls: list[str], **overrides: Any) -> Settings:
+    """The configuration of a proxy in front of these workers."""
+    given = {
+        "hostname": "127.0.0.1",
+        "port": 0,
+        "context_servers": _section(context_urls),
+        "generation_servers": _section(generation_urls),
+        # The workers are there before the proxy; later probes would only cost time.
+        "probe_interval": 60.0,
+        "drain_grace": 0,
+        "drain_timeout": 5,
+        **overrides,
+    }
+    return load_settings(None, overrides=given, environ={})
 
 
 def _section(urls: list[str]) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import pytest
 from e2e_bodies import chat, completion
 from e2e_raw import RawClient, request
 from e2e_server import ServerThread
+from e2e_stack import settings_for
 from e2e_tap import Tap, body_of
 from program import eventually
 
-from proxy.config.load import load_settings
 from proxy.sim import Speed, ThreadedSimCluster
 
 # `disaggregated_params` as the generation worker echoes it, with the comma in front of it.
@@ -24,15 +24,8 @@ class Tapped:
             Tap(self.cluster, urls[0]).start()
             for urls in (self.cluster.context_urls, self.cluster.generation_urls)
         )
-        overrides = {
-            "hostname": "127.0.0.1",
-            "port": 0,
-            "context_servers": {"urls": [self.context.address]},
-            "generation_servers": {"urls": [self.generation.address]},
-            "probe_interval": 60.0,
-            "drain_grace": 0,
-        }
-        self.server = ServerThread(load_settings(None, overrides=overrides, environ={}), kind).start()
+        settings = settings_for([self.context.address], [self.generation.address])
+        self.server = ServerThread(settings, kind).start()
         eventually(lambda: self.server.service.ready, what="readiness")
         self.begin()
 
