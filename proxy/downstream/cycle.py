@@ -109,7 +109,7 @@ class RequestCycle:
         if self.disconnected or self.response_complete:
             return
         if self.response_started and self._head is None:
-            self.protocol.transport.close()
+            self.protocol.close()
             return
         self._head = None
         self.response_started = False
@@ -141,7 +141,9 @@ class RequestCycle:
         if message["type"] == "http.response.start":
             if self.response_started:
                 raise RuntimeError("the answer has been started already")
-            self._start(message["status"], list(message.get("headers", ())))
+            # The framing is chosen here.
+            headers = [header for header in message.get("headers", ()) if header[0] != b"transfer-encoding"]
+            self._start(message["status"], headers)
         elif message["type"] == "http.response.body":
             if not self.response_started or self.response_complete:
                 raise RuntimeError("a body without a running answer")
@@ -151,7 +153,6 @@ class RequestCycle:
 
     def _start(self, status: int, headers: Headers) -> None:
         """Keep the head until the first piece of the body: one packet instead of two."""
-        self.response_started = True
         length = next((value for name, value in headers if name.lower() == b"content-length"), None)
         bodiless = status in _BODILESS or self.scope["method"] == "HEAD"
         self._remaining = 0 if bodiless else None if length is None else int(length)
@@ -159,18 +160,19 @@ class RequestCycle:
         if self._remaining is None and not self._chunked:
             self.keep_alive = False
         self._head = self._encode_head(status, headers, chunked=self._chunked)
+        self.response_started = True
 
     def _write(self, data: bytes, *, more: bool) -> None:
         parts: list[bytes] = []
-        if self._head is not None:
-            parts.append(self._head)
-            self._head = None
         if self._remaining is not None:
             if self.scope["method"] == "HEAD":
                 data = b""
             elif len(data) > self._remaining or (not more and len(data) < self._remaining):
                 raise RuntimeError("the body does not have the announced length")
             self._remaining -= len(data)
+        if self._head is not None:
+            parts.append(self._head)
+            self._head = None
         if data:
             parts.append(chunk(data) if self._chunked else data)
         if not more and self._chunked:
@@ -193,7 +195,8 @@ class RequestCycle:
         if self.disconnected:
             return
         self.response_started = True
-        headers.append((b"content-length", b"%d" % len(body)))
+        if status != 204:  # RFC 9110 §8.6
+            headers.append((b"content-length", b"%d" % len(body)))
         head = self._encode_head(status, headers, chunked=False)
         if self.scope["method"] == "HEAD" or status in _BODILESS:
             self.protocol.transport.write(head)
@@ -213,11 +216,12 @@ class RequestCycle:
         if not known_length and not chunked:
             self.keep_alive = False
         head = self._encode_head(status, headers, chunked=chunked)
-        self.sink = RelaySink(self, source, head, chunked=chunked)
+        sink = RelaySink(self, source, head, chunked=chunked, known_length=known_length)
         if self.disconnected:
-            sink, self.sink = self.sink, None
             sink.client_gone()
-        return self.sink or sink
+        else:
+            self.sink = sink
+        return sink
 
     # Both ways
 
@@ -227,6 +231,8 @@ class RequestCycle:
 
     def _encode_head(self, status: int, headers: Headers, *, chunked: bool) -> bytes:
         protocol = self.protocol
+        if protocol.stopping:
+            self.keep_alive = False
         parts = [STATUS_LINE[status], protocol.default_header_lines()]
         for name, value in headers:
             if name == b"connection" and b"close" in value.lower():

@@ -7,17 +7,20 @@ What differs from the parent class, and why (uvicorn 0.54):
    that `cycle` names, and bytes that arrive meanwhile wait (reading pauses beyond 64 KiB).
 2. Bodies are collected in a list and joined once; the parent appends to a bytearray and pauses each 64 KiB. The
    application starts when the body is complete.
-3. Limits: header section (431), body (413, also for chunked bodies, with up to 1 MiB drained so that the client
-   can read the answer), time for a whole head and between pieces of a body (408).
+3. Limits: header section (431), body (413, also for chunked bodies), time for a whole head and between pieces of a
+   body (408). After a refusal up to 1 MiB is swallowed, since a close with unread bytes resets the connection and
+   the client may never read the answer.
 4. Garbage during an answer closes the connection after it; the parent would write a 400 into it.
 5. No Host, two Hosts, transfer-encoding other than `chunked` or on HTTP/1.0: 400. `Upgrade` is ignored, since Java's
    HTTP client offers `h2c` with each POST and expects the body to be read.
 6. The loss of the connection reaches the running request even if more requests were pipelined.
+7. Closing waits for the client to take what was written, but not for ever: see `close`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import urllib.parse
 from typing import Any, ClassVar, cast
@@ -29,15 +32,17 @@ from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
 from proxy.downstream.cycle import EXTENSION, RequestCycle
+from proxy.downstream.head import body_reader, says_close
 from proxy.downstream.limits import Limits
 from proxy.downstream.refusal import Refusal
 from proxy.errors import error_body, error_headers
-from proxy.wire.chunks import BodyReader, ChunkedReader, LengthReader
+from proxy.wire.chunks import BodyReader
 from proxy.wire.errors import BrokenFraming
 
 _END_OF_HEAD = b"\r\n\r\n"
 _HOLD_LIMIT = 64 * 1024
-_DRAIN_LIMIT = 1024 * 1024
+_LINGER_LIMIT = 1024 * 1024
+_FEW_PIECES = 16
 _logger = logging.getLogger("proxy.downstream")
 
 
@@ -67,7 +72,7 @@ class RelayProtocol(HttpToolsProtocol):
         self._reader: BodyReader | None = None  # of a body that is arriving
         self._pieces: list[bytes] = []
         self._size = 0
-        self._draining = 0  # bytes still swallowed before the connection closes
+        self._lingering = 0  # bytes that may still be swallowed before the connection closes
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._header_lines: tuple[object, bytes] = (None, b"")
@@ -88,7 +93,7 @@ class RelayProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by the event loop."""
-        if self._draining:
+        if self._lingering:
             self._swallow(data)
         elif self._reader is not None:
             self._read_body(data)
@@ -96,11 +101,15 @@ class RelayProtocol(HttpToolsProtocol):
             self._unread += data
             if len(self._unread) > _HOLD_LIMIT:
                 self.flow.pause_reading()
-        else:
+        elif not self.transport.is_closing():
             self._read_head(data)
 
     def eof_received(self) -> None:
-        """Called by the event loop: a client that half-closes has left, as in uvicorn."""
+        """Called by the event loop: a client that half-closes has left, as in uvicorn; the transport then closes."""
+        cycle, self._running = self._running, None
+        if cycle is not None:
+            cycle.client_gone()  # the connection itself is lost only when unread answers have been taken
+        self.close()
 
     def pause_writing(self) -> None:
         """Called by the transport above its high-water mark."""
@@ -116,10 +125,27 @@ class RelayProtocol(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """Called by the server: finish the running request, then close."""
-        if self._running is None and self._reader is None:
-            self.transport.close()
-        elif self._running is not None:
+        if self._running is not None:
             self._running.keep_alive = False
+        elif self._reader is None and not self._lingering:
+            self.close()
+
+    def close(self) -> None:
+        """Close as soon as the client has taken what was written, and after the close time-out in any case."""
+        self._cancel_timer()
+        self.transport.close()
+        if self.transport.get_write_buffer_size():
+            self._expect_by(self.limits.close_timeout)
+
+    @property
+    def receiving(self) -> bool:
+        """A request's head has arrived and its body has not."""
+        return self._reader is not None
+
+    @property
+    def stopping(self) -> bool:
+        """The server is about to stop: connections end with their next answer."""
+        return bool(self.draining) and self.server_state in self.draining
 
     def default_header_lines(self) -> bytes:
         """uvicorn's default headers (the date), encoded; the list is replaced once per second."""
@@ -132,22 +158,30 @@ class RelayProtocol(HttpToolsProtocol):
     # Reading a request
 
     def _read_head(self, data: bytes) -> None:
-        self._unset_keepalive_if_required()
         if self._unread:
             data = self._unread + data
-        # RFC 9112 §2.2: an empty line before the request line is tolerated.
+        # RFC 9112 §2.2: an empty line before the request line is tolerated; it does not count as activity.
         if data[:1] in b"\r\n":
             data = data.lstrip(b"\r\n")
+        if not data:
+            self._unread = b""
+            if self._timer is None and self.timeout_keep_alive_task is None:
+                self._keep_alive()
+            return
+        self._unset_keepalive_if_required()
         end = data.find(_END_OF_HEAD) + 4
         if (end if end >= 4 else len(data)) > self.limits.max_header_bytes:
             self._refuse(Refusal(431, "the header section is too large", "headers_too_large"))
-        elif end < 4:
-            self._unread = data
-            if data and self._timer is None:
-                self._expect_by(self.limits.header_timeout)
-        else:
+        elif end >= 4:
             self._unread = b""
             self._begin(data[:end], data[end:])
+        elif not data[:1].isalpha() or data.count(b"\n") != data.count(b"\r\n"):
+            # Not to be waited for: another protocol, or bare line feeds and so perhaps no end of the head at all.
+            self._refuse(Refusal(400, "invalid HTTP request", "invalid_http"))
+        else:
+            self._unread = data
+            if self._timer is None:
+                self._expect_by(self.limits.header_timeout)
 
     def _begin(self, head: bytes, rest: bytes) -> None:
         """A head is complete: build the scope, then read the body."""
@@ -159,8 +193,10 @@ class RelayProtocol(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             self._refuse(Refusal(400, f"invalid HTTP request: {error}", "invalid_http"))
             return
+        version = self.parser.get_http_version()
         try:
-            reader = self._check_headers()
+            reader = body_reader(version, self.headers, self.limits)
+            self._fill_scope(version)
         except Refusal as refusal:
             self._refuse(refusal)
             return
@@ -168,7 +204,7 @@ class RelayProtocol(HttpToolsProtocol):
         self._pieces = []
         self._size = 0
         self._reader = reader
-        if self.expect_100_continue and not reader.complete and not rest:
+        if self.expect_100_continue and not reader.complete and not rest and self._speaks_1_1:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._read_body(rest)
 
@@ -181,40 +217,19 @@ class RelayProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Called by the parser for requests without a body; the reader decides."""
 
-    def _check_headers(self) -> BodyReader:
-        """Rule 5, the limits, and the framing of the body (RFC 9112 §6.3)."""
-        version = self.parser.get_http_version()
-        if version not in ("1.0", "1.1"):
-            raise Refusal(505, "only HTTP/1.0 and HTTP/1.1 are spoken here", "http_version_not_supported")
-        hosts = 0
-        length = 0
-        chunked = False
-        for name, value in self.headers:
-            if name == b"host":
-                hosts += 1
-            elif name == b"content-length":
-                length = int(value)  # llhttp has checked that it is one number
-            elif name == b"transfer-encoding":
-                if chunked or value.lower() != b"chunked" or version == "1.0":
-                    raise Refusal(400, "unsupported transfer-encoding", "invalid_http")
-                chunked = True
-        if hosts > 1 or (hosts == 0 and version == "1.1"):
-            raise Refusal(400, "exactly one Host header is required", "invalid_http")
-        if length > self.limits.max_body_bytes:
-            raise Refusal.body_too_large(self.limits.max_body_bytes)
-        self._fill_scope(version)
-        return ChunkedReader() if chunked else LengthReader(length)
-
     def _fill_scope(self, version: str) -> None:
         scope = cast("dict[str, Any]", self.scope)
-        url = httptools.parse_url(self.url) if self.url else None
-        raw_path: bytes = (url.path if url is not None else b"") or b"/"
+        try:
+            url = httptools.parse_url(self.url)
+        except httptools.HttpParserInvalidURLError:  # CONNECT's target, for one
+            raise Refusal(400, "invalid request target", "invalid_http") from None
+        raw_path: bytes = url.path or b"/"
         path = raw_path.decode("ascii", "replace")
         scope["method"] = self.parser.get_method().decode("ascii")
         scope["http_version"] = version
         scope["path"] = self.root_path + (urllib.parse.unquote(path) if "%" in path else path)
         scope["raw_path"] = self.root_path.encode("ascii") + raw_path
-        scope["query_string"] = (url.query if url is not None else b"") or b""
+        scope["query_string"] = url.query or b""
         scope["asgi"] = {"version": self.asgi_version, "spec_version": "2.4"}
 
     def _read_body(self, data: bytes) -> None:
@@ -225,7 +240,8 @@ class RelayProtocol(HttpToolsProtocol):
             self._refuse(Refusal(400, f"invalid HTTP request: {error}", "invalid_http"))
             return
         if pieces:
-            self._pieces += pieces
+            # Tiny chunks weigh many times their bytes as objects of their own.
+            self._pieces += pieces if len(pieces) <= _FEW_PIECES else (b"".join(pieces),)
             self._size += sum(map(len, pieces))
             if self._size > self.limits.max_body_bytes:
                 self._refuse(Refusal.body_too_large(self.limits.max_body_bytes))
@@ -243,11 +259,7 @@ class RelayProtocol(HttpToolsProtocol):
         pieces, self._pieces = self._pieces, []
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         scope = cast("dict[str, Any]", self.scope)
-        keep_alive = (
-            scope["http_version"] == "1.1"
-            and not self._says_close()
-            and self.server_state not in self.draining
-        )
+        keep_alive = self._speaks_1_1 and not says_close(self.headers)
         cycle = RequestCycle(self, scope, keep_alive=keep_alive)
         cycle.body_complete(body)
         scope["extensions"] = {EXTENSION: cycle}
@@ -256,8 +268,9 @@ class RelayProtocol(HttpToolsProtocol):
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 
-    def _says_close(self) -> bool:
-        return any(name == b"connection" and b"close" in value.lower() for name, value in self.headers)
+    @property
+    def _speaks_1_1(self) -> bool:
+        return bool(self.scope["http_version"] == "1.1")
 
     # After an answer
 
@@ -269,35 +282,52 @@ class RelayProtocol(HttpToolsProtocol):
         if transport.is_closing():
             return
         if not cycle.keep_alive:
-            transport.close()
-            # A client that does not read keeps a closing transport open for ever.
-            self.loop.call_later(self.limits.close_timeout, transport.abort)
+            self.close()
             return
         self.flow.resume_reading()
         if self._unread:
-            held, self._unread = self._unread, b""
-            self.loop.call_soon(self._next_request, held)
+            self.loop.call_soon(self._next_request)
         else:
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+            self._keep_alive()
 
-    def _next_request(self, held: bytes) -> None:
+    def _keep_alive(self) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Called when no request has come for that time."""
+        self.timeout_keep_alive_task = None
         if not self.transport.is_closing():
-            self._read_head(held)
+            self.close()
+
+    def _next_request(self) -> None:
+        # Bytes that were read in the meantime have been put behind the held ones, and perhaps begun with them.
+        if (
+            self._unread
+            and self._running is None
+            and self._reader is None
+            and not self.transport.is_closing()
+        ):
+            self._read_head(b"")
 
     # Refusals
 
     def send_400_response(self, msg: str) -> None:
         """Replaces the parent's plain-text answer, which it would also write into a running one (rule 4)."""
-        self._refuse(Refusal(400, msg, "invalid_http"))
+        if self._running is None:
+            self._refuse(Refusal(400, msg, "invalid_http"))
+        else:
+            self._running.keep_alive = False
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer a request that never reached the application, and close the connection."""
         self._cancel_timer()
         self._pieces = []
         self._unread = b""
-        reading_body, self._reader = self._reader is not None, None
+        self._reader = None
+        if self.transport.is_closing():
+            return
         _logger.info("refused a request: %s", refusal.message)
         body = error_body(refusal)
         headers = [*error_headers(refusal), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
@@ -305,19 +335,17 @@ class RelayProtocol(HttpToolsProtocol):
         self.transport.write(
             b"".join((refusal.status_line, self.default_header_lines(), lines, b"\r\n", body))
         )
-        if reading_body or refusal.status == 413:
-            # Closing with unread bytes sends a reset that may overtake the answer: swallow some first.
-            self._draining = _DRAIN_LIMIT
-            self._expect_by(self.limits.close_timeout)
-        else:
-            self.transport.close()
+        if self.transport.can_write_eof():
+            with contextlib.suppress(OSError):  # reset already
+                self.transport.write_eof()
+        self._lingering = _LINGER_LIMIT  # rule 3
+        self._expect_by(self.limits.close_timeout)
 
     def _swallow(self, data: bytes) -> None:
-        self._draining -= len(data)
-        if self._draining <= 0:
-            self._draining = 0
-            self._cancel_timer()
-            self.transport.close()
+        self._lingering -= len(data)
+        if self._lingering <= 0:
+            self._lingering = 0
+            self.close()
 
     # Slow clients
 
@@ -336,12 +364,12 @@ class RelayProtocol(HttpToolsProtocol):
 
     def _overdue(self) -> None:
         self._timer = None
-        if self.transport.is_closing():
-            return
         if self.loop.time() < self._due - 0.001:
             self._timer = self.loop.call_at(self._due, self._overdue)
-        elif self._draining or (self._reader is None and not self._unread):
-            self.transport.close()  # nothing was asked
+        elif self._lingering or self.transport.is_closing():
+            self.transport.abort()
+        elif self._reader is None and not self._unread:
+            self.close()  # nothing was asked
         else:
             self._refuse(Refusal(408, "the request did not arrive in time", "request_timeout"))
 

@@ -19,7 +19,7 @@ import logging
 import signal
 import socket
 from collections.abc import Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import uvicorn
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 # Thousands of clients connect at once when a proxy restarts; the kernel caps this at net.core.somaxconn.
 _BACKLOG = 4096
+_LOOK_AGAIN = 0.02
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _logger = logging.getLogger("proxy.server")
 
@@ -97,19 +98,34 @@ class ProxyServer(uvicorn.Server):
 
     def _signalled(self) -> None:
         if self._draining is None:
-            self._draining = asyncio.get_running_loop().create_task(self._drain())
+            self.drain()
         else:
-            _logger.warning("second signal: cutting off what still runs")
-            self._hurry.set()
+            self.hurry()
 
     async def wait_ready(self) -> None:
         """Return when the server listens and the application could serve a request (looks every 20 ms)."""
         while not self.started or self._app.service is None or not self._app.service.ready:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
+    @property
+    def draining(self) -> bool:
+        """Whether the end has begun."""
+        return self._draining is not None
+
     def stop(self) -> None:
         """As if a signal had come."""
         self._signalled()
+
+    def drain(self) -> None:
+        """Begin to end; does nothing the second time."""
+        if self._draining is None:
+            self._draining = asyncio.get_running_loop().create_task(self._drain())
+
+    def hurry(self) -> None:
+        """Drain without waiting any longer."""
+        self.drain()
+        _logger.warning("in a hurry: cutting off what still runs")
+        self._hurry.set()
 
     async def _drain(self) -> None:
         _logger.info("draining: not ready from now on, accepting for %g s more", self._grace)
@@ -131,7 +147,7 @@ class ProxyServer(uvicorn.Server):
             server.close()
         for sock in sockets or ():
             sock.close()
-        for connection in list(self.server_state.connections):
+        for connection in self._connections:
             connection.shutdown()
         if not await self._finished():
             tasks = list(self.server_state.tasks)
@@ -139,22 +155,42 @@ class ProxyServer(uvicorn.Server):
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        for connection in list(self.server_state.connections):
-            connection.transport.close()
+        await self._flushed()
         await self.lifespan.shutdown()
         RelayProtocol.draining.discard(self.server_state)
         _logger.info("stopped")
 
     async def _finished(self) -> bool:
-        """Wait until no request runs; False when the time is up or a second signal has come."""
+        """Wait until no request runs or arrives; False when the time is up or a second signal has come."""
         hurry = asyncio.ensure_future(self._hurry.wait())
         deadline = asyncio.get_running_loop().time() + self._timeout
         try:
-            while tasks := set(self.server_state.tasks):
+            while True:
+                tasks = set(self.server_state.tasks)
+                receiving = any(connection.receiving for connection in self._connections)
+                if not tasks and not receiving:
+                    return True
                 left = deadline - asyncio.get_running_loop().time()
-                if left <= 0 or hurry.done():
+                if left <= 0 or self._hurry.is_set():
                     return False
+                if receiving:
+                    left = min(left, _LOOK_AGAIN)
                 await asyncio.wait({hurry, *tasks}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         finally:
             hurry.cancel()
-        return True
+
+    async def _flushed(self) -> None:
+        """Close what is left and wait until clients have taken what was written, for the close time-out at most."""
+        left = 0.0
+        for connection in self._connections:
+            connection.close()
+            left = connection.limits.close_timeout
+        while self._connections and left > 0 and not self._hurry.is_set():
+            await asyncio.sleep(_LOOK_AGAIN)
+            left -= _LOOK_AGAIN
+        for connection in self._connections:
+            connection.transport.abort()
+
+    @property
+    def _connections(self) -> list[RelayProtocol]:
+        return cast("list[RelayProtocol]", list(self.server_state.connections))

@@ -38,6 +38,7 @@ class RelaySink:
         "_before",
         "_cycle",
         "_head",
+        "_known_length",
         "_last",
         "bytes_relayed",
         "done",
@@ -47,11 +48,20 @@ class RelaySink:
         "transport",
     )
 
-    def __init__(self, cycle: RequestCycle, source: WorkerConnection, head: bytes, *, chunked: bool) -> None:
+    def __init__(
+        self,
+        cycle: RequestCycle,
+        source: WorkerConnection,
+        head: bytes,
+        *,
+        chunked: bool,
+        known_length: bool = False,
+    ) -> None:
         protocol = cycle.protocol
         self._cycle = cycle
         self._head: bytes | None = head
         self._before = self._last = b""  # the latest two pieces
+        self._known_length = known_length
         self.framed = chunked
         self.source: WorkerConnection | None = source
         self.transport = protocol.transport
@@ -75,6 +85,8 @@ class RelaySink:
 
     def end(self, data: bytes) -> None:
         """See `proxy.upstream.connection.Sink`."""
+        if self.done.done():
+            return
         self.source = None
         self.write(data + LAST_CHUNK if self.framed else data)
         self._cycle.finish()
@@ -90,7 +102,7 @@ class RelaySink:
 
     def flush_head(self) -> None:
         """Write the head now: the worker has sent its head but no byte of the body."""
-        if self._head is not None:
+        if self._head is not None and not self.transport.is_closing():
             self.transport.write(self._head)
             self._head = b""
 
@@ -110,7 +122,9 @@ class RelaySink:
 
     @property
     def between_events(self) -> bool:
-        """Whether an error event may be added here without corrupting an event."""
+        """Whether an error event may be added here without corrupting an event or exceeding the content-length."""
+        if self._known_length:
+            return False
         tail = Tail()
         for piece in (self._before, self._last):
             for payload in ChunkedReader().feed(piece) if self.framed else (piece,):
@@ -130,5 +144,7 @@ class RelaySink:
 
     def abort(self) -> None:
         """End an answer that broke off so that the client notices: without the end of the message."""
-        if not self._cycle.disconnected:
+        cycle = self._cycle
+        if not cycle.disconnected and not cycle.response_complete:
+            cycle.disconnected = True  # nothing more is expected of the application
             self.transport.abort()

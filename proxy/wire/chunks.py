@@ -60,7 +60,7 @@ class BodyReader(Protocol):
 
 
 class LengthReader:
-    """A body of known length. Never framed: the client gets the same content-length."""
+    """A body of known length; `framed` for a client that is not told the length."""
 
     __slots__ = ("_remaining", "complete", "framed", "leftover")
 
@@ -77,7 +77,9 @@ class LengthReader:
             data = data[: self._remaining]
         self._remaining -= len(data)
         self.complete = self._remaining == 0
-        return [data] if data else []
+        if not data:
+            return []
+        return [chunk(data)] if self.framed else [data]
 
     def closed(self) -> bool:
         """See `BodyReader`."""
