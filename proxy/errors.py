@@ -8,10 +8,17 @@ stable `code`. A complete HTTP answer of a worker is never one of these: it keep
     │   ├── InvalidRequest      400     invalid_json, invalid_type, invalid_value, ...
     │   ├── NotFound            404     not_found
     │   ├── MethodNotAllowed    405     method_not_allowed
+    │   ├── Unauthorized        401     invalid_api_key
     │   ├── BodyTooLarge        413     request_too_large
     │   └── EncodedBody         415     unsupported_content_encoding
     ├── ClientGone              (499)   the client left; nobody is answered         source client
+    ├── Overloaded              429     queue_full, queue_bytes_full                source proxy
+    │   └── KeyLimitReached     429     key_limit                                   source client
+    ├── QueueTimeout            503     queue_timeout: nothing has been done        source proxy
+    ├── Paused                  503     new requests are held back                  source proxy
+    ├── Aborted                 503     ended by an operator                        source proxy
     ├── NotReady                503     no worker of a role can be used             source proxy
+    ├── WorkersBusy             429     all workers of a role refuse more load      source proxy
     ├── ShuttingDown            503     the drain's time is over                    source proxy
     ├── InternalFault           500     a bug of ours                               source proxy
     └── LegFault                        one worker did not answer properly          source ctx, gen
@@ -21,6 +28,7 @@ stable `code`. A complete HTTP answer of a worker is never one of these: it keep
         └── LegTimeout          504     *_timeout, deadline_exceeded
 """
 
+import math
 from enum import Enum, auto
 
 import msgspec
@@ -98,6 +106,14 @@ class MethodNotAllowed(ClientFault):
         self.headers = ((b"allow", allow),)
 
 
+class Unauthorized(ClientFault):
+    """No key, or none that is known here (RFC 6750 section 3 for the header)."""
+
+    status = 401
+    default_code = "invalid_api_key"
+    headers = ((b"www-authenticate", b"Bearer"),)
+
+
 class BodyTooLarge(ClientFault):
     """The body exceeds `max_body_bytes`."""
 
@@ -120,13 +136,59 @@ class ClientGone(ProxyError):
     source = Source.CLIENT
 
 
+_SOON = ((b"retry-after", b"1"),)
+
+
+class Overloaded(ProxyError):
+    """As many requests wait as may wait."""
+
+    status = 429
+    type = "rate_limit_error"
+    default_code = "queue_full"
+    headers = _SOON
+
+
+class KeyLimitReached(Overloaded):
+    """As many requests of one API key are here as may be."""
+
+    default_code = "key_limit"
+    source = Source.CLIENT
+
+
+class QueueTimeout(ProxyError):
+    """The request waited as long as it may; no worker has seen it, so it is safe to send it again."""
+
+    status = 503
+    type = "service_unavailable"
+    default_code = "queue_timeout"
+    headers = _SOON
+
+
+class Paused(ProxyError):
+    """An operator holds new requests back."""
+
+    status = 503
+    type = "service_unavailable"
+    default_code = "paused"
+    headers = _SOON
+
+
+class Aborted(ProxyError):
+    """An operator has ended the running requests."""
+
+    status = 503
+    type = "service_unavailable"
+    default_code = "aborted"
+    headers = _SOON
+
+
 class NotReady(ProxyError):
     """No worker of a role can take the request now."""
 
     status = 503
     type = "service_unavailable"
     default_code = "not_ready"
-    headers = ((b"retry-after", b"1"),)
+    headers = _SOON
 
 
 class ShuttingDown(ProxyError):
@@ -135,6 +197,22 @@ class ShuttingDown(ProxyError):
     status = 503
     type = "service_unavailable"
     default_code = "shutting_down"
+
+
+class WorkersBusy(ProxyError):
+    """All workers of a role have refused more load a moment ago.
+
+    Args:
+        retry_after: seconds until the first of them may be asked again.
+    """
+
+    status = 429
+    type = "rate_limit_error"
+    default_code = "workers_busy"
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.headers = ((b"retry-after", b"%d" % max(1, math.ceil(retry_after))),)
 
 
 class InternalFault(ProxyError):
