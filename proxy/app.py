@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -11,6 +14,7 @@ from proxy.endpoints.health import ReadyEndpoint, live
 from proxy.endpoints.inference import InferenceEndpoint
 from proxy.endpoints.metrics import MetricsEndpoint
 from proxy.endpoints.models import ModelsEndpoint
+from proxy.fleet.member import Member, SoleMember
 from proxy.lifecycle.service import Service
 from proxy.middleware.body import BodyMiddleware
 from proxy.middleware.errors import ErrorsMiddleware
@@ -20,14 +24,19 @@ from proxy.router import Router, Routes
 from proxy.telemetry.access_log import log_access
 from proxy.telemetry.collector import ProxyCollector
 from proxy.telemetry.counters import Counters
+from proxy.telemetry.fleet_view import FleetView
+from proxy.telemetry.gauges import Gauges
+from proxy.telemetry.service_gauges import Traffic, service_gauges
+
+_MOST_SECONDS_UNTIL_READY = 5.0
 
 
-def build_app(service: Service) -> ASGIApp:
+def build_app(service: Service, gauges: Gauges) -> ASGIApp:
     """The whole application for a service, outermost middleware last."""
     settings = service.settings
-    counters = Counters()
+    counters = Counters(service.member.row)
     metrics = CollectorRegistry()
-    metrics.register(ProxyCollector(service, counters))
+    metrics.register(ProxyCollector(FleetView(service.member.metrics), gauges.refresh))
     app: ASGIApp = Router(_routes(service, MetricsEndpoint(metrics)), settings.proxy.root_path)
     app = ErrorsMiddleware(app)
     settle: tuple[Settle, ...] = (
@@ -65,12 +74,23 @@ def _inference(service: Service, *, path: str, chat: bool) -> ASGIApp:
 
 
 class Application:
-    """The application with its life: the service starts and ends with the server (ASGI lifespan)."""
+    """The application with its life: the service starts and ends with the server (ASGI lifespan).
 
-    def __init__(self, settings: Settings) -> None:
+    Args:
+        settings: the configuration.
+        member: the process's place in its fleet; alone when None.
+
+    Attributes:
+        service: while the application lives.
+        traffic: tells requests in flight and open connections; set by the server.
+    """
+
+    def __init__(self, settings: Settings, member: Member | None = None) -> None:
         self._settings = settings
+        self._member = member if member is not None else SoleMember()
         self._app: ASGIApp | None = None
         self.service: Service | None = None
+        self.traffic: Traffic = lambda: (0, 0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the lifespan or a request."""
@@ -85,10 +105,25 @@ class Application:
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
-        self.service = service = Service(self._settings)
-        self._app = build_app(service)
+        self.service = service = Service(self._settings, self._member)
+        gauges = Gauges(self._member.row, service_gauges(service, lambda: self.traffic()))
+        self._app = build_app(service, gauges)
         service.start()
+        await self._member.open()
+        if self._member.successor:
+            await _wait_ready(service)
+        gauges.start()
         await send({"type": "lifespan.startup.complete"})
         await receive()
+        gauges.close()
         await service.close()
+        self._member.close()
         await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _wait_ready(service: Service) -> None:
+    """Clients wait in the queue of the predecessor's socket: do not turn them away before the first probes."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_MOST_SECONDS_UNTIL_READY):
+            while not service.ready:  # noqa: ASYNC110 - a start-up, not a hot path
+                await asyncio.sleep(0.02)

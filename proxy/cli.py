@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from proxy import __version__
 from proxy.config.errors import ConfigError
@@ -39,11 +39,11 @@ def _parser() -> argparse.ArgumentParser:
 
     serve = commands.add_parser("serve", help="run the proxy")
     add_serve_options(serve)
-    serve.set_defaults(run=_with_settings(_serve))
+    serve.set_defaults(run=_serve)
 
     check = commands.add_parser("check", help="print the configuration in force and probe every worker")
     add_serve_options(check)
-    check.set_defaults(run=_with_settings(_check))
+    check.set_defaults(run=_check)
 
     demo = commands.add_parser("demo", help="run the proxy with simulated workers")
     demo.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
@@ -56,23 +56,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _with_settings(run: Callable[[Settings], int]) -> Callable[[argparse.Namespace], int]:
-    def load_and_run(args: argparse.Namespace) -> int:
-        return run(load_settings(args.config, overrides=overrides_from(args), environ=os.environ))
-
-    return load_and_run
+def _settings(args: argparse.Namespace) -> Settings:
+    return load_settings(args.config, overrides=overrides_from(args), environ=os.environ)
 
 
-def _serve(settings: Settings) -> int:
+def _serve(args: argparse.Namespace) -> int:
     from proxy.serve import run_serve
 
-    return run_serve(settings)
+    return run_serve(_settings(args), lambda: _settings(args))
 
 
-def _check(settings: Settings) -> int:
+def _check(args: argparse.Namespace) -> int:
     from proxy.check import run_check
 
-    return run_check(settings)
+    return run_check(_settings(args))
 
 
 def _demo(args: argparse.Namespace) -> int:

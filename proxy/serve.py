@@ -1,16 +1,22 @@
-"""Runs the proxy in this process: the `serve` command."""
+"""Runs the proxy: the `serve` command."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import resource
+import signal
 
 import uvloop
 
 from proxy.app import Application
 from proxy.config.settings import Settings
-from proxy.downstream.server import ProxyServer, server_config
+from proxy.downstream.server import server_config
+from proxy.fleet.member import Member, SoleMember
+from proxy.fleet.reload import Reload, reloaded
+from proxy.fleet.server import MemberServer
+from proxy.fleet.worker_lists import WORKERS, WorkerLists
 from proxy.telemetry.logs import configure_logging
 
 # Two sockets per stream: below this, some thousand streams do not fit.
@@ -18,35 +24,81 @@ _FEW_FILES = 8192
 _logger = logging.getLogger("proxy")
 
 
-def run_serve(settings: Settings) -> int:
-    """Serve until a signal; returns the exit code: 0 after a drain, 1 when the address cannot be bound."""
+def run_serve(settings: Settings, reload: Reload | None = None) -> int:
+    """Serve until a signal; returns the exit code: 0 after a drain, 1 when the address cannot be bound.
+
+    Args:
+        settings: with `num_workers` above 1 this process becomes the supervisor of as many others.
+        reload: what SIGHUP does: the worker lists of its result replace those in force.
+    """
     configure_logging(
         settings.proxy.log_level, settings.proxy.log_format, access_log=settings.proxy.access_log
     )
     for warning in settings.warnings:
         _logger.warning("%s", warning)
     _raise_file_limit()
+    if settings.num_workers > 1:
+        from proxy.fleet.supervisor import supervise
+
+        return supervise(settings, reload)
     try:
-        uvloop.run(serve(settings))
+        uvloop.run(serve(settings, reload))
     except SystemExit as stop:  # uvicorn's way to say that the address is taken
         return int(bool(stop.code))
     return 0
 
 
-async def serve(settings: Settings) -> None:
-    """Serve until a signal or `ProxyServer.stop`; for programs that bring their own event loop (uvloop)."""
-    await make_server(settings).serve()
+async def serve(settings: Settings, reload: Reload | None = None, *, member: Member | None = None) -> None:
+    """Serve until a signal or `ProxyServer.stop`; for programs that bring their own event loop (uvloop).
+
+    Args:
+        settings, reload: see `run_serve`.
+        member: the process's place in its fleet; alone when None.
+    """
+    member = member if member is not None else SoleMember()
+    server = make_server(settings, member)
+    if reload is not None:
+        reloader = _Reloader(settings, reload, member)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.start)
+    await server.serve()
 
 
-def make_server(settings: Settings) -> ProxyServer:
+def make_server(settings: Settings, member: Member | None = None) -> MemberServer:
     """A server that is ready to `serve()`; to be called inside the event loop."""
-    app = Application(settings)
+    member = member if member is not None else SoleMember()
+    app = Application(settings, member)
     config = server_config(settings, app)
     config.load()
     # What exists now lives as long as the process: the collector need not look at it again and again.
     gc.collect()
     gc.freeze()
-    return ProxyServer(config, app, grace=settings.proxy.drain_grace, timeout=settings.proxy.drain_timeout)
+    return MemberServer(
+        config, app, member, grace=settings.proxy.drain_grace, timeout=settings.proxy.drain_timeout
+    )
+
+
+class _Reloader:
+    """SIGHUP in the only process."""
+
+    def __init__(self, settings: Settings, reload: Reload, member: Member) -> None:
+        self._settings = settings
+        self._reload = reload
+        self._member = member
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Read the configuration again and apply its worker lists."""
+        settings = reloaded(self._settings, self._reload)
+        if settings is not None:
+            self._settings = settings
+            task = asyncio.get_running_loop().create_task(self._apply(WorkerLists.of(settings)))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _apply(self, lists: WorkerLists) -> None:
+        for answer in await self._member.broadcast(WORKERS, lists.arguments):
+            if answer.error is not None:
+                _logger.error("the worker lists were not taken: %s", answer.error)
 
 
 def _raise_file_limit() -> None:

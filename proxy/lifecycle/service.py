@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING
 
+from proxy.fleet.member import Member, SoleMember
 from proxy.lifecycle.orphans import OrphanDrains
 from proxy.wire.fields.policy import FieldPolicy
 from proxy.wire.ids import RequestIds
@@ -22,6 +23,7 @@ class Service:
 
     Attributes:
         settings: the configuration.
+        member: this process's place among the processes of the fleet.
         registry: the workers.
         orphans: hand-offs whose clients have left.
         request_ids: mints `disagg_request_id`s.
@@ -31,12 +33,13 @@ class Service:
         chat_policy, completions_policy: the field rules of the two routes.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, member: Member | None = None) -> None:
         self.settings = settings
+        self.member = member if member is not None else SoleMember()
         self.loop = asyncio.get_running_loop()
         self.version = WorkerVersion(settings.proxy.worker_version)
         self.node_id = settings.node_id if settings.node_id is not None else secrets.randbelow(256)
-        self.request_ids = RequestIds(self.node_id)
+        self.request_ids = RequestIds(self.node_id, self.member.index)
         self.registry = Registry(settings)
         self.orphans = OrphanDrains()
         self.draining = False

@@ -1,64 +1,74 @@
-"""Renders the counts and the workers' states for Prometheus at the moment of a scrape."""
+"""Renders the fleet's numbers for Prometheus at the moment of a scrape."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from proxy import __version__
-from proxy.lifecycle.service import Service
 from proxy.telemetry import names
-from proxy.telemetry.counters import Counters
-
-Sample = tuple[tuple[str, ...], float]
+from proxy.telemetry.fleet_view import FleetView
 
 
 class ProxyCollector(Collector):
-    """Reads; the counting is done elsewhere."""
+    """Reads; the counting is done elsewhere.
 
-    def __init__(self, service: Service, counters: Counters) -> None:
-        self._service = service
-        self._counters = counters
+    Args:
+        view: of all processes.
+        refresh: brings this process's gauges up to date.
+        metrics: what is rendered, in this order.
+    """
+
+    def __init__(
+        self,
+        view: FleetView,
+        refresh: Callable[[], None],
+        metrics: Sequence[names.Metric] = names.ALL,
+    ) -> None:
+        self._view = view
+        self._refresh = refresh
+        self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
         """Called by prometheus-client for each scrape."""
-        counters, registry = self._counters, self._service.registry
-        yield _counter(
-            names.REQUESTS,
-            (
-                ((route, str(stream).lower(), outcome), n)
-                for (route, stream, outcome), n in counters.requests.items()
-            ),
-        )
-        yield _counter(names.REQUEST_BYTES, (((route,), n) for route, n in counters.request_bytes.items()))
-        yield _counter(names.RESPONSE_BYTES, (((route,), n) for route, n in counters.response_bytes.items()))
-        yield _counter(names.DROPPED_FIELDS, (((field,), n) for field, n in counters.dropped_fields.items()))
-        yield _counter(names.RETRIES, [((), counters.retries)])
-        workers = [((str(worker.role), worker.address.text), worker) for worker in registry.workers]
-        yield _gauge(names.WORKER_IN_FLIGHT, ((labels, worker.in_flight) for labels, worker in workers))
-        yield _gauge(names.WORKER_READY, ((labels, worker.ready) for labels, worker in workers))
-        connections: list[Sample] = []
-        for labels, worker in workers:
-            idle = worker.pool.idle_connections
-            connections.append(((*labels, "idle"), idle))
-            connections.append(((*labels, "busy"), worker.pool.open_connections - idle))
-        yield _gauge(names.WORKER_CONNECTIONS, connections)
-        yield _gauge(names.READY, [((), self._service.ready)])
-        yield _gauge(names.BUILD, [((__version__, platform.python_version()), 1)])
+        self._refresh()
+        for metric in self._metrics:
+            if metric.kind == "counter":
+                yield self._counter(metric)
+            elif metric.kind == "gauge":
+                yield self._gauge(metric)
+            else:
+                yield self._histogram(metric)
+        yield _single(names.PROCESSES, self._view.processes)
+        yield _single(names.BUILD, 1, (__version__, platform.python_version()))
+
+    def _counter(self, metric: names.Metric) -> Metric:
+        family = CounterMetricFamily(names.PREFIX + metric.name, metric.documentation, labels=metric.labels)
+        for labels, value in self._view.counters(metric).items():
+            family.add_metric(labels, value)
+        return family
+
+    def _gauge(self, metric: names.Metric) -> Metric:
+        labels = ("process", *metric.labels) if metric.merge == "process" else metric.labels
+        family = GaugeMetricFamily(names.PREFIX + metric.name, metric.documentation, labels=labels)
+        for values, value in self._view.gauges(metric).items():
+            family.add_metric(values, value)
+        return family
+
+    def _histogram(self, metric: names.Metric) -> Metric:
+        family = HistogramMetricFamily(names.PREFIX + metric.name, metric.documentation, labels=metric.labels)
+        bounds = [*map(floatToGoString, metric.buckets), "+Inf"]
+        for labels, total in self._view.histograms(metric).items():
+            family.add_metric(labels, list(zip(bounds, accumulate(total.buckets), strict=True)), total.sum)
+        return family
 
 
-def _counter(metric: names.Metric, samples: Iterable[Sample]) -> Metric:
-    family = CounterMetricFamily(names.PREFIX + metric.name, metric.documentation, labels=metric.labels)
-    for labels, value in samples:
-        family.add_metric(labels, value)
-    return family
-
-
-def _gauge(metric: names.Metric, samples: Iterable[Sample]) -> Metric:
+def _single(metric: names.Metric, value: float, values: Sequence[str] = ()) -> Metric:
     family = GaugeMetricFamily(names.PREFIX + metric.name, metric.documentation, labels=metric.labels)
-    for labels, value in samples:
-        family.add_metric(labels, value)
+    family.add_metric(values, value)
     return family

@@ -10,7 +10,15 @@ import msgspec
 
 
 class JSONFormatter(logging.Formatter):
-    """One object per line: time (seconds since the epoch), level, logger, message, and the record's `fields`."""
+    """One object per line: time (seconds since the epoch), level, logger, message, and the record's `fields`.
+
+    Args:
+        process: index of the process in its fleet, put on each line; None when there is only one.
+    """
+
+    def __init__(self, process: int | None = None) -> None:
+        super().__init__()
+        self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
         """Called by the logging library."""
@@ -19,6 +27,8 @@ class JSONFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
         }
+        if self._process is not None:
+            line["process"] = self._process
         fields = getattr(record, "fields", None)
         if fields is None:
             line["message"] = record.getMessage()
@@ -29,13 +39,23 @@ class JSONFormatter(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
-def configure_logging(level: str, style: Literal["text", "json"], *, access_log: bool) -> None:
-    """Set up the root logger; the libraries' own handlers are not used."""
+def configure_logging(
+    level: str, style: Literal["text", "json"], *, access_log: bool, process: int | None = None
+) -> None:
+    """Set up the root logger; the libraries' own handlers are not used.
+
+    Args:
+        level: name of a level, in any case.
+        style: human text or JSON.
+        access_log: whether each request gets a line.
+        process: index of the process in its fleet, shown on each line; None when there is only one.
+    """
     handler = logging.StreamHandler(sys.stderr)
     if style == "json":
-        handler.setFormatter(JSONFormatter())
+        handler.setFormatter(JSONFormatter(process))
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        mark = "" if process is None else f"[{process}] "
+        handler.setFormatter(logging.Formatter(f"%(asctime)s {mark}%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("proxy.access").disabled = not access_log
     # httpx logs each probe at info.

@@ -1,27 +1,75 @@
-"""All metric names, in one table. Whoever adds a feature adds its rows."""
+"""All metrics, in one table. Whoever adds a feature adds its rows."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 PREFIX = "disagg_proxy_"
 
+Merge = Literal["sum", "min", "max", "process"]
+
 
 class Metric(NamedTuple):
-    """Name without prefix, help text, label names."""
+    """One metric.
+
+    Attributes:
+        name: without prefix and without `_total`.
+        documentation: help text.
+        labels: label names.
+        kind: what it is; a histogram has `buckets`.
+        merge: how one value comes of the gauges of a fleet's processes; `process` keeps them apart with a label of
+            that name. Counters and histograms are always summed.
+        most: label sets beyond this number are counted as `other`, per process.
+        buckets: upper bounds, rising, without the infinite one.
+    """
 
     name: str
     documentation: str
     labels: tuple[str, ...] = ()
+    kind: Literal["counter", "gauge", "histogram"] = "counter"
+    merge: Merge = "sum"
+    most: int = 10_000
+    buckets: tuple[float, ...] = ()
 
 
 REQUESTS = Metric("requests", "Finished requests.", ("route", "stream", "outcome"))
 REQUEST_BYTES = Metric("request_bytes", "Bytes of request bodies.", ("route",))
 RESPONSE_BYTES = Metric("response_bytes", "Bytes of answers' bodies.", ("route",))
-DROPPED_FIELDS = Metric("dropped_fields", "Request members left out because workers refuse them.", ("field",))
-RETRIES = Metric("retries", "Legs that were sent again.")
-WORKER_IN_FLIGHT = Metric("worker_in_flight", "Legs running on a worker.", ("role", "worker"))
-WORKER_READY = Metric("worker_ready", "1 when a worker can get requests.", ("role", "worker"))
-WORKER_CONNECTIONS = Metric(
-    "worker_connections", "Open connections to a worker.", ("role", "worker", "state")
+DROPPED_FIELDS = Metric(
+    # Field names come from clients.
+    "dropped_fields",
+    "Request members left out because workers refuse them.",
+    ("field",),
+    most=200,
 )
-READY = Metric("ready", "1 when a request could be served.")
-BUILD = Metric("build", "Versions.", ("version", "python"))
+RETRIES = Metric("retries", "Legs that were sent again.")
+REQUESTS_IN_FLIGHT = Metric("requests_in_flight", "Requests whose answer is not complete.", kind="gauge")
+CONNECTIONS = Metric("connections", "Open connections of clients.", kind="gauge")
+WORKER_IN_FLIGHT = Metric("worker_in_flight", "Legs running on a worker.", ("role", "worker"), kind="gauge")
+WORKER_READY = Metric(
+    "worker_ready",
+    "1 when every process sends requests to it.",
+    ("role", "worker"),
+    kind="gauge",
+    merge="min",
+)
+WORKER_CONNECTIONS = Metric(
+    "worker_connections", "Open connections to a worker.", ("role", "worker", "state"), kind="gauge"
+)
+READY = Metric("ready", "1 when every process could serve a request.", kind="gauge", merge="min")
+LOOP_LAG = Metric(
+    "event_loop_lag_seconds",
+    "The longest time an event was late in the last second or two.",
+    kind="gauge",
+    merge="process",
+)
+PROCESSES = Metric("processes", "Processes that serve.", kind="gauge")
+PROCESS_RESTARTS = Metric(
+    "process_restarts", "Processes that ended unasked and were started again.", ("process",)
+)
+BUILD = Metric("build", "Versions.", ("version", "python"), kind="gauge")
+
+ALL: tuple[Metric, ...] = tuple(
+    metric
+    for metric in list(globals().values())
+    if isinstance(metric, Metric) and metric not in (PROCESSES, BUILD)
+)
+"""What is rendered from the shared memory; the other two are known at the scrape."""

@@ -1,0 +1,36 @@
+"""Reading the configuration again (SIGHUP): what of it is used, and what is said about the rest."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from proxy.config.errors import ConfigError
+from proxy.config.reload import changes_for_restart, with_workers_of
+from proxy.config.settings import Settings
+
+Reload = Callable[[], Settings]
+"""Reads the configuration again; raises `ConfigError`."""
+
+_logger = logging.getLogger("proxy")
+
+
+def reloaded(current: Settings, reload: Reload) -> Settings | None:
+    """The configuration in force with the worker lists read anew; None, and a line in the log, when it is broken."""
+    try:
+        new = reload()
+    except ConfigError as error:
+        _logger.error("the configuration was read again and is not used: %s", error)
+        return None
+    settings = with_workers_of(current, new)
+    for warning in new.warnings:
+        _logger.warning("%s", warning)
+    waiting = changes_for_restart(current, new)
+    if waiting:
+        _logger.warning("these keys changed and take effect at the next start: %s", ", ".join(waiting))
+    _logger.info(
+        "the configuration was read again: %d context and %d generation workers",
+        len(settings.context_servers.urls),
+        len(settings.generation_servers.urls),
+    )
+    return settings

@@ -1,0 +1,315 @@
+"""The supervisor: starts the processes of a fleet, keeps them running, and ends them. It serves no requests itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+from typing import Any
+
+import msgspec
+
+from proxy.config.settings import Settings
+from proxy.fleet.child import Child
+from proxy.fleet.columns import ColumnBook, Grant
+from proxy.fleet.commands import CommandFailed, MemberAnswer
+from proxy.fleet.handover import Handover, KeptCommand
+from proxy.fleet.listeners import Listeners
+from proxy.fleet.member import metrics_rows
+from proxy.fleet.memory import create_memory, map_memory
+from proxy.fleet.reload import Reload, reloaded
+from proxy.fleet.worker_lists import WORKERS, WorkerLists
+from proxy.placement.columns import TableFull
+from proxy.placement.load_table import DEFAULT_COLUMNS, LoadTable
+from proxy.telemetry.names import PROCESS_RESTARTS
+from proxy.telemetry.series import Counter
+from proxy.telemetry.shared import SharedMetrics
+
+# Beyond its own time-outs, a process gets this long before it is killed.
+_MERCY_SECONDS = 10.0
+# A fleet of which no process ever served after as many starts each is not going to.
+_STARTS_IN_VAIN = 4
+_logger = logging.getLogger("proxy.fleet")
+
+
+def supervise(settings: Settings, reload: Reload | None) -> int:
+    """Run `settings.num_workers` processes until a signal.
+
+    Args:
+        settings: the configuration; a missing `node_id` is chosen here, for all processes.
+        reload: what SIGHUP does.
+
+    Returns:
+        The exit code: 0 after a drain, 1 when the address cannot be bound or no process can serve.
+    """
+    if settings.node_id is None:
+        settings = msgspec.structs.replace(settings, node_id=secrets.randbelow(256))
+        _logger.info("node_id %d was chosen at random", settings.node_id)
+    try:
+        listeners = Listeners(settings.hostname, settings.port)
+    except OSError as error:
+        _logger.error("%s", error)
+        return 1
+    return asyncio.run(Supervisor(settings, reload, listeners).run())
+
+
+class Supervisor:
+    """See the module's docstring.
+
+    Signals: SIGTERM and SIGINT drain, the second one hurries; SIGHUP reads the configuration again.
+    """
+
+    def __init__(self, settings: Settings, reload: Reload | None, listeners: Listeners) -> None:
+        self._settings = settings
+        self._reload = reload
+        self._listeners = listeners
+        count = settings.num_workers
+        self._children = [Child(index) for index in range(count)]
+        self._load_memory = create_memory("disagg-proxy-load", LoadTable.bytes_needed(count, DEFAULT_COLUMNS))
+        self._load_table = LoadTable(
+            rows=count, columns=DEFAULT_COLUMNS, buffer=map_memory(self._load_memory)
+        )
+        self._metrics_memory = create_memory("disagg-proxy-metrics", SharedMetrics.size(metrics_rows(count)))
+        self._metrics = SharedMetrics(map_memory(self._metrics_memory), metrics_rows(count))
+        self._restart_counter = Counter(self._metrics.rows[count], PROCESS_RESTARTS)
+        self._columns = ColumnBook(DEFAULT_COLUMNS)
+        self._kept: dict[str, KeptCommand] = {}
+        self._draining = False
+        self._ever_served = False
+        self._exit_code = 0
+        self._ended = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changing_workers = asyncio.Lock()
+
+    async def run(self) -> int:
+        """Run until all processes have ended after a signal; returns the exit code."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
+        _logger.info(
+            "listening on %s port %d with %d processes",
+            self._settings.hostname,
+            self._listeners.port,
+            len(self._children),
+        )
+        await asyncio.gather(*map(self._start, self._children))
+        await self._ended.wait()
+        _logger.info("all processes have ended")
+        for descriptor in (self._load_memory, self._metrics_memory):
+            os.close(descriptor)
+        return self._exit_code
+
+    # Processes
+
+    async def _start(self, child: Child) -> None:
+        child.timer = None
+        successor = child.restarts.young_deaths > 0 or self._ever_served
+        try:
+            if not child.sockets:
+                child.adopt(self._listeners.open())
+            await child.start(lambda control: self._handover(child, control, successor), self._handle)
+        except (OSError, TableFull) as error:
+            self._columns.forget(child.index)
+            _logger.error("process %d cannot be started: %s", child.index, error)
+            self._start_later(child, 0.0)
+            return
+        _logger.info("process %d has started (pid %d)", child.index, child.pid)
+        if self._draining:
+            child.notify("drain")
+
+    def _handover(self, child: Child, control: int, successor: bool) -> Handover:
+        return Handover(
+            index=child.index,
+            processes=len(self._children),
+            settings=self._settings,
+            control=control,
+            listeners=tuple(sock.fileno() for sock in child.sockets),
+            load_table=self._load_memory,
+            metrics=self._metrics_memory,
+            columns=DEFAULT_COLUMNS,
+            grants=self._grants(child, WorkerLists.of(self._settings).all),
+            kept=tuple(self._kept.values()),
+            successor=successor,
+        )
+
+    def _reap(self) -> None:
+        for child in self._children:
+            ended = child.reap()
+            if ended is not None:
+                self._child_ended(child, *ended)
+
+    def _child_ended(self, child: Child, code: int, lived: float) -> None:
+        # Nobody writes there any more, and the successor begins without legs.
+        self._load_table.clear_row(child.index)
+        self._metrics.rows[child.index].close()
+        self._columns.forget(child.index)
+        if self._draining:
+            _logger.info("process %d has ended (%s)", child.index, _how(code))
+            child.close_sockets()
+            self._end_if_all_have()
+            return
+        self._restart_counter.add(1, (str(child.index),))
+        _logger.error("process %d ended unasked after %.1f s (%s)", child.index, lived, _how(code))
+        self._start_later(child, lived)
+
+    def _start_later(self, child: Child, lived: float) -> None:
+        if self._draining:
+            child.close_sockets()
+            self._end_if_all_have()
+            return
+        delay = child.restarts.delay(lived)
+        if not child.restarts.keeps_port:
+            child.close_sockets()
+        if not self._ever_served and all(
+            each.restarts.young_deaths >= _STARTS_IN_VAIN for each in self._children
+        ):
+            _logger.error("no process can serve: giving up")
+            self._exit_code = 1
+            self.drain()
+            return
+        if delay:
+            _logger.warning(
+                "process %d keeps ending: it is started again in %g s%s",
+                child.index,
+                delay,
+                "" if child.sockets else ", and the other processes serve its share",
+            )
+        loop = asyncio.get_running_loop()
+        child.timer = loop.call_later(delay, lambda: self._spawn(self._start(child)))
+
+    def _end_if_all_have(self) -> None:
+        if not any(child.running for child in self._children):
+            self._ended.set()
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Signals
+
+    def _signalled(self) -> None:
+        if self._draining:
+            self.hurry()
+        else:
+            self.drain()
+
+    def drain(self) -> None:
+        """Have all processes finish what they do and end, then end; does nothing the second time."""
+        if self._draining:
+            return
+        self._draining = True
+        _logger.info("draining all processes")
+        for child in self._children:
+            if child.timer is not None:
+                child.timer.cancel()
+            if child.running:
+                child.notify("drain")
+            if child.leaving or not child.running:
+                child.close_sockets()
+        proxy = self._settings.proxy
+        self._kill_after(proxy.drain_grace + proxy.drain_timeout + _MERCY_SECONDS)
+        self._end_if_all_have()
+
+    def hurry(self) -> None:
+        """Drain without waiting any longer."""
+        self.drain()
+        _logger.warning("in a hurry: all processes cut off what still runs")
+        for child in self._children:
+            child.notify("hurry")
+        self._kill_after(_MERCY_SECONDS)
+
+    def _kill_after(self, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._kill)
+
+    def _kill(self) -> None:
+        for child in self._children:
+            if child.running:
+                _logger.error("process %d does not end: killing it", child.index)
+                child.kill()
+
+    def reload(self) -> None:
+        """Read the configuration again and give its worker lists to all processes."""
+        if self._reload is None or self._draining:
+            return
+        settings = reloaded(self._settings, self._reload)
+        if settings is not None:
+            self._spawn(self._change_workers(WorkerLists.of(settings)))
+
+    async def _change_workers(self, lists: WorkerLists) -> None:
+        for answer in await self._fan_out(WORKERS, lists.arguments):
+            if answer.error is not None:
+                _logger.error("process %d did not take the worker lists: %s", answer.process, answer.error)
+
+    # Control
+
+    async def _handle(self, child: Child, command: str, body: Any) -> Any:
+        """What a process tells or asks."""
+        if command == "serving":
+            child.serving = True
+            self._ever_served = True
+            _logger.info("process %d serves", child.index)
+        elif command == "closing":
+            child.leaving = True
+            if self._draining:
+                child.close_sockets()
+        elif command == "columns":
+            return self._grants(child, body)
+        elif command == "release":
+            address, serial = body
+            self._columns.release(child.index, address, serial)
+        elif command == "broadcast":
+            return await self._broadcast(body["command"], body.get("arguments"), body.get("keep"))
+        else:
+            raise CommandFailed(f"there is no command {command}")
+        return None
+
+    async def _broadcast(self, command: str, arguments: Any, keep: str | None) -> list[MemberAnswer]:
+        if command in ("drain", "hurry"):
+            # Processes that end must not be started again.
+            self.drain() if command == "drain" else self.hurry()
+            return [MemberAnswer(child.index) for child in self._children]
+        if keep is not None:
+            self._kept[keep] = KeptCommand(command, arguments)
+        return await self._fan_out(command, arguments)
+
+    async def _fan_out(self, command: str, arguments: Any) -> list[MemberAnswer]:
+        if command != WORKERS:
+            return list(
+                await asyncio.gather(*(self._ask(child, command, arguments) for child in self._children))
+            )
+        # One change after the other, so that all processes end with the same lists.
+        async with self._changing_workers:
+            lists = WorkerLists.read(arguments)
+            self._settings = lists.put_into(self._settings)
+            return list(
+                await asyncio.gather(
+                    *(self._ask(child, command, arguments, lists.all) for child in self._children)
+                )
+            )
+
+    async def _ask(
+        self, child: Child, command: str, arguments: Any, addresses: list[str] | None = None
+    ) -> MemberAnswer:
+        try:
+            if child.channel is None:
+                raise CommandFailed("the process is not running")
+            grants = self._grants(child, addresses or [])
+            result = await child.channel.call(command, {"arguments": arguments, "grants": grants})
+        except (CommandFailed, TableFull) as error:
+            return MemberAnswer(child.index, error=str(error))
+        return MemberAnswer(child.index, result)
+
+    def _grants(self, child: Child, addresses: list[str]) -> dict[str, Grant]:
+        return {address: self._columns.grant(child.index, address) for address in addresses}
+
+
+def _how(code: int) -> str:
+    """An exit code of `subprocess` in words."""
+    if code >= 0:
+        return f"exit code {code}"
+    return signal.Signals(-code).name

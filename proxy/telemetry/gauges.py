@@ -1,0 +1,73 @@
+"""Puts this process's gauges into its row, so that a scrape of any process shows the whole fleet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from time import perf_counter
+
+from proxy.telemetry.names import LOOP_LAG, Metric
+from proxy.telemetry.series import Gauge
+from proxy.telemetry.shared import Labels, MetricsRow
+
+Sample = tuple[Labels, float]
+Source = Callable[[], Iterable[Sample]]
+
+_TICK = 0.25  # seconds; the event loop's lag is the largest of the ticks' delays
+_TICKS_PER_REFRESH = 4  # other processes see values that are up to a second old
+
+
+class Gauges:
+    """Sources are asked once a second and before each scrape of this process; nothing is counted in between.
+
+    Args:
+        row: this process's.
+        sources: per metric what tells all its samples; label sets that are not told any more lose their value.
+    """
+
+    def __init__(self, row: MetricsRow, sources: Iterable[tuple[Metric, Source]]) -> None:
+        self._sources = [(Gauge(row, metric), source) for metric, source in sources]
+        self._told: list[set[Labels]] = [set() for _ in self._sources]
+        self._lag = Gauge(row, LOOP_LAG)
+        self._worst = 0.0
+        self._ticks = 0
+        self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def refresh(self) -> None:
+        """Ask all sources."""
+        for at, (gauge, source) in enumerate(self._sources):
+            told = set()
+            for labels, value in source():
+                gauge.set(value, labels)
+                told.add(labels)
+            for labels in self._told[at] - told:
+                gauge.clear(labels)
+            self._told[at] = told
+
+    def start(self) -> None:
+        """Begin to refresh and to measure the event loop; to be called inside it."""
+        self.refresh()
+        self._lag.set(0.0)
+        self._arm()
+
+    def close(self) -> None:
+        """Stop."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        self._due = perf_counter() + _TICK
+        self._timer = asyncio.get_running_loop().call_later(_TICK, self._tick)
+
+    def _tick(self) -> None:
+        # The loop counts whole milliseconds and may be one early.
+        self._worst = max(self._worst, perf_counter() - self._due)
+        self._ticks += 1
+        if self._ticks == _TICKS_PER_REFRESH:
+            self._lag.set(self._worst)
+            self._worst = 0.0
+            self._ticks = 0
+            self.refresh()
+        self._arm()
