@@ -118,7 +118,7 @@ class WorkerConnection(asyncio.Protocol):
         # For the exchange
         self._busy = False
         self._exchange = 0
-        self._waiter: asyncio.Future[ResponseHead | Answer] | None = None
+        self._waiter: asyncio.Future[ResponseHead | Answer] | None
         self._reset()
 
     def _reset(self) -> None:
@@ -135,6 +135,8 @@ class WorkerConnection(asyncio.Protocol):
         self._clean_end = True
         self._error: ProxyError | None = None  # the exchange failed while nobody waited
         self._sink: Sink | None = None
+        # The task of the exchange before may not have seen its answer yet: its future must not serve this one.
+        self._waiter = None
 
     # The exchange
 
@@ -217,17 +219,20 @@ class WorkerConnection(asyncio.Protocol):
         return self._transport is not None and not self._busy and not self._transport.is_closing()
 
     async def _wait(self) -> ResponseHead | Answer:
-        if self._waiter is None:
+        exchange, waiter = self._exchange, self._waiter
+        if waiter is None:
             if not self._busy:
                 raise self._failure()
-            self._waiter = self._loop.create_future()
+            waiter = self._waiter = self._loop.create_future()
         try:
-            return await self._waiter
+            return await waiter
         except asyncio.CancelledError:
-            self.abort(self._exchange, ConnectionBroken("cancelled", retry=Retry.NEVER))
+            self.abort(exchange, ConnectionBroken("cancelled", retry=Retry.NEVER))
             raise
         finally:
-            self._waiter = None
+            # By now the next exchange may be running on this connection.
+            if self._waiter is waiter:
+                self._waiter = None
 
     # asyncio.Protocol
 
