@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from proxy.config.container import CONTAINER_MARKS, is_loopback, runs_in_container
+from proxy.config.contradictions import find_contradictions, find_useless
 from proxy.config.errors import ConfigError
 from proxy.config.not_built import NO_EFFECT_ROWS, find_not_built, is_future_default, not_built_keys, refusal
 from proxy.config.sections import SECTIONS, read_section
@@ -57,7 +58,8 @@ def load_settings(
     values: dict[str, Any] = _convert_fields(Settings, "", layers.top)
     for name in SECTIONS:
         values[name] = read_section(name, layers.top.get(name), layers.inherited, warnings)
-    values["proxy"] = ProxySettings(**_convert_fields(ProxySettings, "proxy.", layers.proxy))
+    values["proxy"] = proxy = ProxySettings(**_convert_fields(ProxySettings, "proxy.", layers.proxy))
+    _refuse_contradictions(proxy, layers.proxy, warnings)
     inherited = {key: entry.value for key, entry in layers.inherited.items() if key not in SECTION_KEYS}
     settings = Settings(**values, inherited=inherited, origin=path)
 
@@ -81,6 +83,13 @@ def _convert_fields(
         if entry is not None and field.name not in SECTIONS:
             values[field.name] = convert(f"{prefix}{field.name}", entry, field.type)
     return values
+
+
+def _refuse_contradictions(proxy: ProxySettings, entries: Mapping[str, Entry], warnings: list[str]) -> None:
+    for name, problem in find_contradictions(proxy):
+        entry = entries[name]
+        raise ConfigError(problem, origin=entry.origin, key=f"proxy.{name}", value=show(name, entry.value))
+    warnings += [f"{entries[name].origin}: proxy.{name} {problem}" for name, problem in find_useless(proxy)]
 
 
 def _refuse_not_built(scope: str, entries: Mapping[str, Entry], warnings: list[str]) -> None:

@@ -44,9 +44,7 @@ _CONVERSATION = "an argument of the conversation router"
 _CACHE_AWARE = "an argument of the router that looks at KV caches"
 _BALANCING = "router `load_balancing`"
 _NO_DIALECT = "only TensorRT-LLM's request fields are understood"
-_NO_QUEUE = "there is no admission queue"
 _NO_EJECTION = "workers are probed, but not ejected for failed requests"
-_PER_WORKER = "`proxy.max_connections_per_worker`"
 
 NOT_BUILT: tuple[NotBuilt, ...] = (
     # Upstream's keys.
@@ -128,9 +126,6 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("router.load_weight", _CACHE_AWARE, _BALANCING, "later"),
     NotBuilt("router.load_cap", _CACHE_AWARE, _BALANCING, "later"),
     # Our own keys.
-    NotBuilt("proxy.max_inflight", _NO_QUEUE, _PER_WORKER, "later", inert=(0,)),
-    NotBuilt("proxy.max_queued", _NO_QUEUE, _PER_WORKER, "later", inert=(0,), default=4096),
-    NotBuilt("proxy.timeout_queue", _NO_QUEUE, _PER_WORKER, "later", inert=(0,), default=60),
     NotBuilt("proxy.eject_after", _NO_EJECTION, "`proxy.probe_interval`", "later", inert=(0,), default=3),
     NotBuilt("proxy.eject_seconds", _NO_EJECTION, "`proxy.probe_interval`", "later", inert=(0,), default=2),
     NotBuilt("proxy.fail_open", _NO_EJECTION, "`proxy.probe_interval`", "later", default=True),
@@ -142,26 +137,11 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
         default=0.2,
     ),
     NotBuilt(
-        "proxy.sse_keepalive_seconds",
-        "no comments are sent into a silent stream",
-        "`server_keep_alive_timeout` and the idle time-outs of the load balancer",
-        "later",
-        inert=(0,),
-    ),
-    NotBuilt(
         "proxy.fallback_aggregated",
         "a request is never sent to generation workers alone",
         "`never`",
         "later",
         inert=("never",),
-    ),
-    NotBuilt("proxy.admin_listen", "there are no admin calls", "leave it out", "later"),
-    NotBuilt("proxy.admin_token_file", "there are no admin calls", "leave it out", "later"),
-    NotBuilt(
-        "proxy.api_keys_file",
-        "clients are not authenticated",
-        "authentication in the ingress or load balancer",
-        "later",
     ),
     NotBuilt(
         "proxy.workers",

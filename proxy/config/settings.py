@@ -16,6 +16,7 @@ from proxy.config.address import WorkerAddress
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=0)]
+PerWorker = Annotated[int, Meta(ge=0)] | Literal["auto"]
 Bytes = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0)]
 PositiveSeconds = Annotated[float, Meta(gt=0)]
@@ -58,6 +59,19 @@ class ProxySettings(msgspec.Struct, frozen=True):
     max_header_bytes: Bytes = 64 * 1024
     max_connections_per_worker: Count = 0  # 0 = no limit
 
+    # Admission; 0 = no limit. In a fleet the limits are those of all processes together.
+    max_inflight: Count = 0
+    max_inflight_per_key: Count = 0
+    # `auto` is the `max_batch_size` that a worker tells, if it does. With attention data parallelism that is the size
+    # of one rank, so nothing is limited unless it is asked for.
+    max_inflight_per_context_worker: PerWorker = 0
+    max_inflight_per_generation_worker: PerWorker = 0
+    max_queued: Count = 4096  # 0 = nobody waits
+    max_queued_bytes: Count = 1024 * MIB
+    queue_order: Literal["fifo", "priority"] = "fifo"
+    timeout_queue: Seconds = 60.0
+    pause_mode: Literal["queue", "refuse"] = "queue"
+
     # Deadlines of the legs; 0 switches one off.
     timeout_connect: Seconds = 5.0
     timeout_context: Seconds = 180.0
@@ -72,6 +86,9 @@ class ProxySettings(msgspec.Struct, frozen=True):
     # Slow clients; 0 switches one off.
     header_timeout: Seconds = 15.0
     client_stall_timeout: Seconds = 180.0
+
+    # Comments that keep a silent stream open before its first byte; 0 = none.
+    sse_keepalive_seconds: Seconds = 0.0
 
     # Start and stop.
     server_start_timeout: Seconds = 180.0
@@ -92,6 +109,23 @@ class ProxySettings(msgspec.Struct, frozen=True):
     root_path: str = ""
     model_aliases: Mapping[str, Name] = {}  # alias -> served model name
     stream_coalesce_ms: Annotated[float, Meta(ge=0)] = 0.0
+
+    # Who may do what. Files with secrets are read again when they change.
+    api_keys_file: Name | None = None
+    admin_listen: Name | None = None
+    admin_token_file: Name | None = None
+    worker_api_key_file: Name | None = None
+    forward_headers: tuple[Name, ...] = ()
+    cors_allow_origins: tuple[Name, ...] = ()
+
+    # TLS; certificates of clients are required when their authority is named.
+    tls_certfile: Name | None = None
+    tls_keyfile: Name | None = None
+    tls_client_ca: Name | None = None
+    worker_tls_ca: Name | None = None
+    worker_tls_certfile: Name | None = None
+    worker_tls_keyfile: Name | None = None
+    worker_tls_verify: bool = True
 
     # Logs.
     access_log: bool = True
@@ -158,7 +192,7 @@ class Settings(msgspec.Struct, frozen=True):
                 "router": msgspec.structs.asdict(section.router),
             }
         proxy = msgspec.structs.asdict(self.proxy)
-        proxy["harmony_models"] = list(self.proxy.harmony_models)
+        proxy = {name: list(value) if isinstance(value, tuple) else value for name, value in proxy.items()}
         proxy["model_aliases"] = dict(self.proxy.model_aliases)
         plain["proxy"] = proxy
         return plain

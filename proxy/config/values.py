@@ -12,6 +12,8 @@ import msgspec
 from msgspec import inspect
 
 from proxy.config.errors import ConfigError
+from proxy.config.forwarded import parse_forwarded_header
+from proxy.config.listen import check_listen_address
 from proxy.config.settings import MASK, SECRET_KEYS
 from proxy.config.yaml_file import parse_yaml, require_text_keys
 
@@ -29,6 +31,7 @@ _BYTE_UNITS: dict[str, int] = {
     )
     for unit in units
 }
+_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[A-Za-z0-9._\[\]:-]+")
 _BYTE_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 
 # Names of TensorRT-LLM's logger and common spellings -> names of Python's logging.
@@ -106,14 +109,42 @@ def parse_root_path(text: str) -> str:
     return path
 
 
+def parse_origin(text: str) -> str:
+    """Check an origin as browsers send it (RFC 6454): `https://host`, `https://host:port`, or `*` for all of them.
+
+    Raises `ValueError`.
+    """
+    if text != "*" and not _ORIGIN.fullmatch(text):
+        raise ValueError(f"{text!r} is not an origin such as https://example.com")
+    return text.lower()
+
+
+def parse_per_worker(text: str) -> int | str:
+    """Read `auto` or a number of requests; raises `ValueError`."""
+    if text.lower() == "auto":
+        return "auto"
+    if not text.strip().isdecimal():
+        raise ValueError("expected a whole number of at least 0 or auto")
+    return int(text)
+
+
 # Keys whose text form says more than their type. A reader sees text only; other values pass as they are.
 READERS: dict[str, Callable[[str], Any]] = {
     "max_body_bytes": parse_byte_size,
     "max_header_bytes": parse_byte_size,
+    "max_queued_bytes": parse_byte_size,
+    "max_inflight_per_context_worker": parse_per_worker,
+    "max_inflight_per_generation_worker": parse_per_worker,
+    "admin_listen": check_listen_address,
     "log_level": parse_log_level,
     "root_path": parse_root_path,
     "log_format": str.lower,
     "worker_version": str.lower,
+}
+# Lists whose elements are read one by one.
+ELEMENT_READERS: dict[str, Callable[[str], str]] = {
+    "forward_headers": parse_forwarded_header,
+    "cors_allow_origins": parse_origin,
 }
 
 
@@ -133,6 +164,8 @@ def convert(key: str, entry: Entry, annotation: Any) -> Any:
         elif entry.text:
             value = _from_text(key, entry, expected)
         result = msgspec.convert(value, annotation, strict=not entry.text)
+        if name in ELEMENT_READERS:
+            result = tuple(map(ELEMENT_READERS[name], result))
     except msgspec.ValidationError:
         raise _error(key, entry, f"expected {describe(expected)}") from None
     except ValueError as error:

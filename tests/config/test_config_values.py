@@ -94,6 +94,15 @@ STRICT = [
     ("log_level", "TRACE", "debug"),
     ("log_format", "JSON", "json"),
     ("root_path", "/a/", "/a"),
+    ("max_inflight_per_context_worker", "AUTO", "auto"),
+    ("max_inflight_per_context_worker", 3, 3),
+    ("max_inflight_per_generation_worker", "7", 7),
+    ("max_queued_bytes", "1 MiB", MIB),
+    ("max_queued_bytes", 0, 0),
+    ("admin_listen", "unix:/run/admin.sock", "unix:/run/admin.sock"),
+    ("admin_listen", None, None),
+    ("forward_headers", ["X-Tenant", "cookie"], ("x-tenant", "cookie")),
+    ("cors_allow_origins", ["*", "http://[::1]:3000"], ("*", "http://[::1]:3000")),
     ("stream_coalesce_ms", 1.5, 1.5),
 ]
 

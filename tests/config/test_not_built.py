@@ -38,18 +38,11 @@ REFUSED_VALUES = {
     "router.track_routed_blocks": True,
     "router.load_weight": 0.25,
     "router.load_cap": 2,
-    "proxy.max_inflight": 10,
-    "proxy.max_queued": 10,
-    "proxy.timeout_queue": 10,
     "proxy.eject_after": 5,
     "proxy.eject_seconds": 5,
     "proxy.fail_open": False,
     "proxy.retry_budget": 0.5,
-    "proxy.sse_keepalive_seconds": 15,
     "proxy.fallback_aggregated": "context_down",
-    "proxy.admin_listen": "127.0.0.1:9000",
-    "proxy.admin_token_file": "/run/token",
-    "proxy.api_keys_file": "/run/keys",
     "proxy.workers": [{"url": "a:1", "role": "context"}],
     "proxy.worker_dialect": "passthrough",
 }
@@ -114,7 +107,6 @@ def test_rows_are_refused_in_the_environment_too(load, row):
 def test_harmless_values_in_the_environment(load):
     environ = {
         "DISAGG_PROXY_WORKERS": "null",
-        "DISAGG_PROXY_MAX_INFLIGHT": "0",
     }
     assert load("", environ=environ).warnings == load("").warnings
 
@@ -126,8 +118,8 @@ def test_number_of_processes_is_bounded(load, value):
 
 
 def test_booleans_are_no_numbers(load):
-    with pytest.raises(ConfigError, match=r"proxy\.max_inflight = false"):
-        load("proxy: {max_inflight: false}")
+    with pytest.raises(ConfigError, match=r"proxy\.eject_after = false"):
+        load("proxy: {eject_after: false}")
     with pytest.raises(ConfigError, match=r"use_tokens = 0"):
         load("context_servers: {router: {use_tokens: 0}}")
 

@@ -1,0 +1,71 @@
+"""Keys of the `proxy` mapping that do not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proxy.config.listen import parse_listen_address
+from proxy.config.settings import ProxySettings
+
+Found = tuple[str, str]
+"""Key and one sentence."""
+
+
+def find_contradictions(proxy: ProxySettings) -> list[Found]:
+    """What makes the configuration unusable, or less safe than it looks."""
+    return [found for rule in _RULES if (found := rule(proxy)) is not None]
+
+
+def find_useless(proxy: ProxySettings) -> list[Found]:
+    """Keys that are set and have no effect without others."""
+    found = []
+    if proxy.admin_token_file is not None and proxy.admin_listen is None:
+        found.append(("admin_token_file", "has no effect without admin_listen"))
+    if proxy.max_inflight_per_key and proxy.api_keys_file is None:
+        found.append(("max_inflight_per_key", "has no effect without api_keys_file"))
+    return found
+
+
+def _open_admin(proxy: ProxySettings) -> Found | None:
+    if proxy.admin_listen is None or proxy.admin_token_file is not None:
+        return None
+    if parse_listen_address(proxy.admin_listen).private:
+        return None
+    return (
+        "admin_listen",
+        "without admin_token_file it must be a loopback address or a Unix socket: anyone could stop the proxy",
+    )
+
+
+def _server_key_alone(proxy: ProxySettings) -> Found | None:
+    for key in ("tls_keyfile", "tls_client_ca"):
+        if getattr(proxy, key) is not None and proxy.tls_certfile is None:
+            return key, "needs tls_certfile"
+    return None
+
+
+def _worker_key_alone(proxy: ProxySettings) -> Found | None:
+    if proxy.worker_tls_keyfile is not None and proxy.worker_tls_certfile is None:
+        return "worker_tls_keyfile", "needs worker_tls_certfile"
+    return None
+
+
+def _unverified_ca(proxy: ProxySettings) -> Found | None:
+    if proxy.worker_tls_ca is not None and not proxy.worker_tls_verify:
+        return "worker_tls_ca", "contradicts worker_tls_verify: false"
+    return None
+
+
+def _two_authorizations(proxy: ProxySettings) -> Found | None:
+    if "authorization" in proxy.forward_headers and proxy.worker_api_key_file is not None:
+        return "forward_headers", "authorization cannot be both the client's and that of worker_api_key_file"
+    return None
+
+
+_RULES: tuple[Callable[[ProxySettings], Found | None], ...] = (
+    _open_admin,
+    _server_key_alone,
+    _worker_key_alone,
+    _unverified_ca,
+    _two_authorizations,
+)
