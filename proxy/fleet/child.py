@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -20,9 +20,17 @@ from proxy.fleet.restarts import Restarts
 
 Handle = Callable[["Child", str, Any], Any]
 
+# -P: no module of the current directory, which is anywhere, comes before ours.
+PROCESS_COMMAND = (sys.executable, "-P", "-m", "proxy.fleet.process")
+"""What a process runs; the descriptor of its `Handover` follows."""
+
 
 class Child:
     """A place in the fleet, filled by one operating system process after the other.
+
+    Args:
+        index: the place's number.
+        command: what each process runs.
 
     Attributes:
         index: the place's number.
@@ -32,8 +40,9 @@ class Child:
         timer: of a start that is due later.
     """
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, command: Sequence[str] = PROCESS_COMMAND) -> None:
         self.index = index
+        self._command = command
         self.restarts = Restarts()
         self.serving = False
         self.leaving = False
@@ -87,8 +96,7 @@ class Child:
         descriptor = contents.write()
         try:
             self._process = subprocess.Popen(  # noqa: S603, ASYNC220 - some milliseconds, and nothing is served here
-                # -P: no module of the current directory, which is anywhere, comes before ours.
-                [sys.executable, "-P", "-m", "proxy.fleet.process", str(descriptor)],
+                [*self._command, str(descriptor)],
                 pass_fds=(
                     descriptor,
                     contents.control,

@@ -7,12 +7,13 @@ import logging
 import os
 import secrets
 import signal
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from proxy.config.settings import Settings
-from proxy.fleet.child import Child
+from proxy.fleet.child import PROCESS_COMMAND, Child
 from proxy.fleet.columns import ColumnBook, Grant
 from proxy.fleet.commands import CommandFailed, MemberAnswer
 from proxy.fleet.handover import Handover, KeptCommand
@@ -59,14 +60,25 @@ class Supervisor:
     """See the module's docstring.
 
     Signals: SIGTERM and SIGINT drain, the second one hurries; SIGHUP reads the configuration again.
+
+    Args:
+        settings, reload: see `supervise`.
+        listeners: opens the sockets of the processes.
+        command: what each process runs.
     """
 
-    def __init__(self, settings: Settings, reload: Reload | None, listeners: Listeners) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        reload: Reload | None,
+        listeners: Listeners,
+        command: Sequence[str] = PROCESS_COMMAND,
+    ) -> None:
         self._settings = settings
         self._reload = reload
         self._listeners = listeners
         count = settings.num_workers
-        self._children = [Child(index) for index in range(count)]
+        self._children = [Child(index, command) for index in range(count)]
         self._load_memory = create_memory("disagg-proxy-load", LoadTable.bytes_needed(count, DEFAULT_COLUMNS))
         self._load_table = LoadTable(
             rows=count, columns=DEFAULT_COLUMNS, buffer=map_memory(self._load_memory)
@@ -263,12 +275,15 @@ class Supervisor:
             address, serial = body
             self._columns.release(child.index, address, serial)
         elif command == "broadcast":
-            return await self._broadcast(body["command"], body.get("arguments"), body.get("keep"))
+            return await self.broadcast(body["command"], body.get("arguments"), keep=body.get("keep"))
         else:
             raise CommandFailed(f"there is no command {command}")
         return None
 
-    async def _broadcast(self, command: str, arguments: Any, keep: str | None) -> list[MemberAnswer]:
+    async def broadcast(
+        self, command: str, arguments: Any = None, *, keep: str | None = None
+    ) -> list[MemberAnswer]:
+        """Have every process carry a command out; see `Member.broadcast`."""
         if command in ("drain", "hurry"):
             # Processes that end must not be started again.
             self.drain() if command == "drain" else self.hurry()
