@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.config.settings import Settings
 from proxy.fleet.columns import Grant
@@ -24,7 +25,7 @@ class Handover(msgspec.Struct, frozen=True):
 
     Attributes:
         index, processes: which one it is, of how many.
-        settings: the configuration in force, with the present worker lists.
+        settings: the configuration in force, with the present worker lists (`for_a_process`).
         control: socket to the supervisor.
         listeners: listening sockets.
         load_table, metrics: shared memory.
@@ -59,3 +60,14 @@ class Handover(msgspec.Struct, frozen=True):
         data = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
         os.close(descriptor)
         return msgspec.msgpack.decode(data, type=Handover)
+
+
+def for_a_process(settings: Settings) -> Settings:
+    """A configuration without what only concerns workers and the log at start (any YAML value may be among it)."""
+    return replace(
+        settings,
+        inherited={},
+        warnings=(),
+        context_servers=replace(settings.context_servers, inherited={}),
+        generation_servers=replace(settings.generation_servers, inherited={}),
+    )

@@ -16,7 +16,7 @@ from proxy.config.settings import Settings
 from proxy.fleet.child import PROCESS_COMMAND, Child
 from proxy.fleet.columns import ColumnBook, Grant
 from proxy.fleet.commands import CommandFailed, MemberAnswer
-from proxy.fleet.handover import Handover, KeptCommand
+from proxy.fleet.handover import Handover, KeptCommand, for_a_process
 from proxy.fleet.listeners import Listeners
 from proxy.fleet.member import metrics_rows
 from proxy.fleet.memory import create_memory, map_memory
@@ -137,7 +137,7 @@ class Supervisor:
         return Handover(
             index=child.index,
             processes=len(self._children),
-            settings=self._settings,
+            settings=for_a_process(self._settings),
             control=control,
             listeners=tuple(sock.fileno() for sock in child.sockets),
             load_table=self._load_memory,
