@@ -19,6 +19,8 @@ class RequestRecord:
         route: the matched path, or `other` (bounded, so that it can be a metric label).
         status: of the answer, 499 when the client left before it, 0 before there was one.
         error: what went wrong, if anything.
+        key: name of the API key, empty without one.
+        queue_began, queue_ended: while it waited for its admission.
         context_worker, generation_worker: who ran the legs last.
         cut_inside_event: the stream broke off inside an event, so that no error event could be added.
         dropped: names of members that the field policy left out.
@@ -38,7 +40,10 @@ class RequestRecord:
         "generation_head",
         "generation_sent",
         "generation_worker",
+        "key",
         "model",
+        "queue_began",
+        "queue_ended",
         "received",
         "request_id",
         "response_size",
@@ -54,6 +59,7 @@ class RequestRecord:
         self.route = "other"
         self.status = 0
         self.error: ProxyError | None = None
+        self.key = ""
         self.model = ""
         self.stream = False
         self.body_size = 0
@@ -65,6 +71,8 @@ class RequestRecord:
         self.context_worker: Worker | None = None
         self.generation_worker: Worker | None = None
         self.answered_by = "proxy"
+        self.queue_began = 0.0
+        self.queue_ended = 0.0
         self.context_sent = 0.0
         self.context_done = 0.0
         self.generation_sent = 0.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from proxy.errors import ClientGone, LegTimeout, ProxyError
+from proxy.errors import ClientGone, LegTimeout, ProxyError, QueueTimeout
 
 if TYPE_CHECKING:
     from proxy.lifecycle.client import Client
@@ -33,7 +33,9 @@ _TOTAL = "total"
 _CLIENT = "client"
 
 
-def _timeout(phase: str) -> LegTimeout:
+def _timeout(phase: str) -> ProxyError:
+    if phase == "queue":
+        return QueueTimeout("no place became free in time")
     return LegTimeout(f"the {phase} time-out was exceeded", code=TIMEOUT_CODES[phase])
 
 
@@ -58,6 +60,7 @@ class Watch:
     __slots__ = (
         "_client",
         "_due",
+        "_ended",
         "_exchange",
         "_idle",
         "_loop",
@@ -77,6 +80,7 @@ class Watch:
         self._stall = stall_timeout
         self._target: Abortable | None = None
         self._exchange = 0
+        self._ended: ProxyError | None = None
         self._phase = ""
         self._due = 0.0
         self._relayed: WorkerConnection | None = None
@@ -91,7 +95,10 @@ class Watch:
         Raises:
             ClientGone: the client has left already.
             LegTimeout: the time for the whole request is over.
+            ProxyError: the request was aborted between two legs.
         """
+        if self._ended is not None:
+            raise self._ended
         if self._client.gone:
             raise ClientGone("the client left")
         if self._total_due and self._loop.time() >= self._total_due:
@@ -178,7 +185,9 @@ class Watch:
         self.abort(ClientGone("the client left"))
 
     def abort(self, error: ProxyError) -> None:
-        """End the guarded exchange, if one is running."""
+        """End the guarded exchange; between two of them, the next `check` raises the error."""
         target, self._target = self._target, None
         if target is not None:
             target.abort(self._exchange, error)
+        else:
+            self._ended = error

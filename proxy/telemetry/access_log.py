@@ -37,6 +37,8 @@ def access_fields(record: RequestRecord, scope: Scope) -> dict[str, Any]:
         "bytes_in": record.body_size,
         "bytes_out": record.response_size,
     }
+    if record.key:
+        fields["key"] = record.key
     if record.error is not None:
         fields["error"] = f"{record.error.source.value};{record.error.code}"
     if record.disagg_request_id:
@@ -45,6 +47,7 @@ def access_fields(record: RequestRecord, scope: Scope) -> dict[str, Any]:
         if worker is not None:
             fields[name] = worker.address.text
     for name, start, end in (
+        ("queue_ms", record.queue_began, record.queue_ended),
         ("ctx_ms", record.context_sent, record.context_done),
         ("gen_head_ms", record.generation_sent, record.generation_head),
         ("first_byte_ms", record.received, record.first_byte),
