@@ -9,6 +9,7 @@ worker is not to blame for silence.
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from proxy.errors import ClientGone, LegTimeout, ProxyError, QueueTimeout
@@ -144,6 +145,10 @@ class Watch:
         due = self._next_due()
         if not due:
             return
+        if self._relayed is not None:
+            # A pause changes which limit runs and nobody tells: look as often as the shorter one asks.
+            shorter = min((limit for limit in (self._idle, self._stall) if limit), default=inf)
+            due = min(due, self._loop.time() + shorter)
         if self._timer is not None:
             if self._timer.when() <= due:
                 return  # fires earlier and sets itself again
