@@ -1,0 +1,1 @@
+"""Load generator: one process that sends rendered requests and checks every answer."""

@@ -1,0 +1,1 @@
+"""Other ways to serve the same requests, for comparison."""
