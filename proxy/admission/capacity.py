@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 PerWorker = int | Literal["auto"]
 """Requests per worker; 0 = no limit, `auto` = the batch size that the worker tells."""
@@ -19,24 +19,12 @@ class Capacity(NamedTuple):
 UNLIMITED = Capacity()
 
 
-class SizedWorker(Protocol):
-    """A worker that may have told its size.
-
-    Attributes:
-        max_batch_size: of its `/server_info`, or None when it is unknown.
-    """
-
-    @property
-    def max_batch_size(self) -> int | None:
-        """See the class."""
-        ...
+Sizes = Callable[[], Iterable[int | None]]
+"""Tells the batch size of each worker that can be used now, None for those that do not tell it."""
 
 
-Workers = Callable[[], Iterable[SizedWorker]]
-
-
-def pool_capacity(workers: Iterable[SizedWorker], per_worker: PerWorker) -> int:
-    """Requests that fit into these workers; 0 = no limit.
+def pool_capacity(sizes: Iterable[int | None], per_worker: PerWorker) -> int:
+    """Requests that fit into the workers of these batch sizes; 0 = no limit.
 
     A worker that does not tell its size has no limit under `auto`, and neither has a pool without workers: its
     requests are refused for that reason, at once, instead of waiting.
@@ -44,8 +32,8 @@ def pool_capacity(workers: Iterable[SizedWorker], per_worker: PerWorker) -> int:
     if per_worker == 0:
         return 0
     total = 0
-    for worker in workers:
-        limit = worker.max_batch_size if per_worker == "auto" else per_worker
+    for size in sizes:
+        limit = size if per_worker == "auto" else per_worker
         if not limit:
             return 0
         total += limit
@@ -56,7 +44,7 @@ class PoolsCapacity:
     """Asks both pools, at most every tenth of a second.
 
     Args:
-        context, generation: tell the workers that can be used now.
+        context, generation: tell the sizes of the workers that can be used now.
         per_context_worker, per_generation_worker: the limits.
         clock: seconds.
     """
@@ -65,8 +53,8 @@ class PoolsCapacity:
 
     def __init__(
         self,
-        context: Workers,
-        generation: Workers,
+        context: Sizes,
+        generation: Sizes,
         *,
         per_context_worker: PerWorker,
         per_generation_worker: PerWorker,

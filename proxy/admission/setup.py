@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from proxy.admission.admission import Admission
 from proxy.admission.board import AdmissionBoard
-from proxy.admission.capacity import PoolsCapacity, Workers
+from proxy.admission.capacity import PoolsCapacity, Sizes
 from proxy.admission.limits import Limits
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ def make_admission(
     *,
     loop: asyncio.AbstractEventLoop,
     member: Member,
-    context: Workers,
-    generation: Workers,
+    context: Sizes,
+    generation: Sizes,
 ) -> Admission:
     """Admission for one process.
 
@@ -30,7 +30,7 @@ def make_admission(
         proxy: the limits.
         loop: for timers.
         member: the process's place in its fleet, whose limits they are.
-        context, generation: tell the workers that can be used now.
+        context, generation: tell the batch sizes of the workers that can be used now.
     """
     limits = Limits(
         max_inflight=proxy.max_inflight,

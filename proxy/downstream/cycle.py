@@ -204,19 +204,33 @@ class RequestCycle:
             self.protocol.transport.writelines((head, body))
         self.finish()
 
+    def begin(self, status: int, headers: Headers) -> None:
+        """Write the head of an answer of unknown length, before it is known where the body comes from."""
+        self._start(status, headers)
+        self._write(b"", more=True)
+
+    def add(self, data: bytes, *, last: bool = False) -> None:
+        """Write a piece of an answer that was begun so."""
+        if not self.disconnected:
+            self._write(data, more=not last)
+
     def relay(self, status: int, headers: Headers, source: WorkerConnection) -> RelaySink:
         """Write the head and return the sink for a body of which `source` is the origin.
 
         A `content-length` among the headers is kept; otherwise the body is chunked, or ends with the connection
-        for a client of HTTP/1.0.
+        for a client of HTTP/1.0. An answer that has begun goes on; `status` and `headers` come too late for it.
         """
+        if self.response_started:
+            return self._sink_for(RelaySink(self, source, b"", chunked=self._chunked))
         self.response_started = True
         known_length = any(name == b"content-length" for name, _ in headers)
         chunked = not known_length and self._speaks_chunked
         if not known_length and not chunked:
             self.keep_alive = False
         head = self._encode_head(status, headers, chunked=chunked)
-        sink = RelaySink(self, source, head, chunked=chunked, known_length=known_length)
+        return self._sink_for(RelaySink(self, source, head, chunked=chunked, known_length=known_length))
+
+    def _sink_for(self, sink: RelaySink) -> RelaySink:
         if self.disconnected:
             sink.client_gone()
         else:

@@ -102,9 +102,17 @@ class RelaySink:
 
     def flush_head(self) -> None:
         """Write the head now: the worker has sent its head but no byte of the body."""
-        if self._head is not None and not self.transport.is_closing():
+        if self._head and not self.transport.is_closing():
             self.transport.write(self._head)
             self._head = b""
+
+    def comment(self, data: bytes) -> bool:
+        """Write something between the head and the first piece; False when it is too late for that."""
+        if self.first_byte_at or self._known_length or self.done.done() or self.transport.is_closing():
+            return False
+        self.flush_head()
+        self.transport.write(chunk(data) if self.framed else data)
+        return True
 
     def pause(self) -> None:
         """The client reads too slowly."""

@@ -8,9 +8,11 @@ from starlette.types import Receive, Scope, Send
 from proxy.errors import InvalidRequest
 from proxy.lifecycle.context_first import ContextFirst
 from proxy.lifecycle.headers import Headers, to_workers
+from proxy.lifecycle.keep_alive import kept_alive
+from proxy.lifecycle.priority import DEFAULT_PRIORITY, read_priority
 from proxy.lifecycle.record import RECORD
 from proxy.lifecycle.service import Service
-from proxy.middleware.body import REQUEST_BODY
+from proxy.middleware.body import REQUEST_BODY, RequestBody
 from proxy.wire.fields.policy import header_value
 from proxy.wire.request import read_request
 
@@ -30,6 +32,7 @@ class InferenceEndpoint:
         self._service = service
         self._path = path.encode()
         self._chat = chat
+        self._keep_alive = service.settings.proxy.sse_keepalive_seconds
         self._aliases = {
             alias: msgspec.Raw(msgspec.json.encode(model))
             for alias, model in service.settings.proxy.model_aliases.items()
@@ -51,7 +54,7 @@ class InferenceEndpoint:
         response_headers: Headers = [(b"x-request-id", record.request_id.encode())]
         if record.dropped:
             response_headers.append((b"x-disagg-proxy-dropped", header_value(record.dropped)))
-        await ContextFirst(
+        running = ContextFirst(
             self._service,
             request,
             body.client,
@@ -60,7 +63,18 @@ class InferenceEndpoint:
             headers=to_workers(scope["headers"], record.request_id),
             response_headers=response_headers,
             total=self._total(scope["headers"]),
+            priority=self._priority(scope["headers"], body),
         ).run()
+        if self._keep_alive and request.stream:
+            running = kept_alive(
+                running, body.client, record, seconds=self._keep_alive, headers=response_headers
+            )
+        await running
+
+    def _priority(self, headers: Headers, body: RequestBody) -> float:
+        if self._service.settings.proxy.queue_order == "fifo":
+            return DEFAULT_PRIORITY
+        return read_priority(headers, body.priority)
 
     def _total(self, headers: Headers) -> float:
         """Seconds for the whole request: `timeout_total`, which a client may shorten by a header; 0 = no limit."""

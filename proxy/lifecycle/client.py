@@ -12,12 +12,14 @@ from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from proxy.errors import ClientGone, ProxyError
-from proxy.wire.sse import Tail
+from proxy.wire.late_answer import as_events
+from proxy.wire.sse import KEEP_ALIVE, Tail
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Send
 
     from proxy.downstream.cycle import RequestCycle
+    from proxy.downstream.sink import RelaySink
     from proxy.upstream.connection import WorkerConnection
 
 Headers = list[tuple[bytes, bytes]]
@@ -47,9 +49,11 @@ class Client(Protocol):
     Attributes:
         gone: the client has closed its connection.
         status: of the answer that was started, or 0.
+        begun: `comment` has started the answer: its status and headers are settled.
     """
 
     status: int
+    begun: bool
 
     @property
     def gone(self) -> bool:
@@ -61,7 +65,8 @@ class Client(Protocol):
         ...
 
     async def respond(self, status: int, headers: Headers, body: bytes) -> None:
-        """Send a whole answer; `headers` are without content-length.
+        """Send a whole answer; `headers` are without content-length. In an event stream that was begun it becomes
+        events.
 
         Raises:
             ClientGone: nobody is there to take it.
@@ -70,6 +75,14 @@ class Client(Protocol):
 
     async def relay(self, status: int, headers: Headers, source: WorkerConnection) -> Relayed:
         """Send a worker's answer, of which the head has been read, as it comes; returns at its end."""
+        ...
+
+    def comment(self, headers: Headers) -> bool:
+        """Send a comment of the event stream before its first byte; False when it is too late for that.
+
+        Args:
+            headers: of the answer, a 200, which is begun if it has not been.
+        """
         ...
 
     @property
@@ -86,14 +99,20 @@ class Client(Protocol):
         ...
 
 
+def _content_type(headers: Headers) -> bytes:
+    return next((value for name, value in headers if name == b"content-type"), b"")
+
+
 class RelayClient:
     """A client on our own server."""
 
-    __slots__ = ("_cycle", "_sink", "status")
+    __slots__ = ("_cycle", "_sink", "begun", "status")
 
     def __init__(self, cycle: RequestCycle) -> None:
         self._cycle = cycle
+        self._sink: RelaySink | None = None
         self.status = 0
+        self.begun = False
 
     @property
     def gone(self) -> bool:
@@ -108,12 +127,15 @@ class RelayClient:
         """See `Client`."""
         if self._cycle.disconnected:
             raise ClientGone("the client left")
+        if self.begun:
+            self._cycle.add(as_events(status, _content_type(headers), body), last=True)
+            return
         self.status = status
         self._cycle.respond(status, headers, body)
 
     async def relay(self, status: int, headers: Headers, source: WorkerConnection) -> Relayed:
         """See `Client`."""
-        self.status = status
+        self.status = self.status or status
         self._sink = sink = self._cycle.relay(status, headers, source)
         source.relay(sink)
         if not sink.done.done():
@@ -121,14 +143,31 @@ class RelayClient:
         error = await sink.done
         return Relayed(error, sink.bytes_relayed, sink.first_byte_at)
 
+    def comment(self, headers: Headers) -> bool:
+        """See `Client`."""
+        cycle = self._cycle
+        if self._sink is not None:
+            return self._sink.comment(KEEP_ALIVE)
+        if cycle.disconnected or cycle.response_complete:
+            return False
+        if not self.begun:
+            self.begun = True
+            self.status = 200
+            cycle.begin(200, headers)
+        cycle.add(KEEP_ALIVE)
+        return True
+
     @property
     def between_events(self) -> bool:
         """See `Client`."""
-        return self._sink.between_events
+        return self._sink is None or self._sink.between_events
 
     async def break_off(self, last: bytes | None) -> None:
         """See `Client`."""
-        if last is None:
+        if self._sink is None:
+            self._cycle.keep_alive = False
+            self._cycle.add(last or b"", last=True)
+        elif last is None:
             self._sink.abort()
         else:
             self._sink.close(last)
@@ -147,8 +186,11 @@ class PlainClient:
         self._listener: asyncio.Task[None] | None = None
         self._callback: Callable[[], None] | None = None
         self._tail = Tail()
+        self._comment: asyncio.Task[None] | None = None
+        self._answering = False
         self.gone = False
         self.status = 0
+        self.begun = False
 
     def watch(self, callback: Callable[[], None]) -> None:
         """See `Client`."""
@@ -172,10 +214,14 @@ class PlainClient:
 
     async def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """See `Client`."""
-        self.status = status
-        headers.append((b"content-length", b"%d" % len(body)))
         try:
-            await self._send({"type": "http.response.start", "status": status, "headers": headers})
+            await self._begin_answer()
+            if self.begun:
+                body = as_events(status, _content_type(headers), body)
+            else:
+                self.status = status
+                headers.append((b"content-length", b"%d" % len(body)))
+                await self._send({"type": "http.response.start", "status": status, "headers": headers})
             await self._send({"type": "http.response.body", "body": body, "more_body": False})
         except OSError:
             self._left()
@@ -183,18 +229,23 @@ class PlainClient:
 
     async def relay(self, status: int, headers: Headers, source: WorkerConnection) -> Relayed:
         """See `Client`."""
-        self.status = status
         sink = _PieceQueue(source)
         source.relay(sink)
         size = 0
         first_byte_at = 0.0
         try:
-            await self._send({"type": "http.response.start", "status": status, "headers": headers})
+            if not self.begun:
+                self.begun = True
+                self.status = status
+                await self._send({"type": "http.response.start", "status": status, "headers": headers})
             async for piece in sink:
-                first_byte_at = first_byte_at or perf_counter()
+                if not first_byte_at:
+                    first_byte_at = perf_counter()
+                    await self._begin_answer()
                 size += len(piece)
                 self._tail.saw(piece)
                 await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+            await self._begin_answer()
             if sink.error is None:
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         except OSError:
@@ -202,6 +253,32 @@ class PlainClient:
             self._left()
             sink.error = ClientGone("the client left")
         return Relayed(sink.error, size, first_byte_at)
+
+    def comment(self, headers: Headers) -> bool:
+        """See `Client`."""
+        if self.gone or self._answering:
+            return False
+        if self._comment is None or self._comment.done():
+            self._comment = asyncio.get_running_loop().create_task(self._send_comment(headers))
+        return True
+
+    async def _send_comment(self, headers: Headers) -> None:
+        if self._answering:
+            return
+        try:
+            if not self.begun:
+                self.begun = True
+                self.status = 200
+                await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            await self._send({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
+        except OSError:
+            self._left()
+
+    async def _begin_answer(self) -> None:
+        """No comments from now on."""
+        self._answering = True
+        if self._comment is not None:
+            await self._comment
 
     @property
     def between_events(self) -> bool:
@@ -211,13 +288,15 @@ class PlainClient:
     async def break_off(self, last: bytes | None) -> None:
         """See `Client`. ASGI has no abort: an answer that is never completed makes the server close the connection."""
         if last is not None:
+            await self._begin_answer()
             await self._send({"type": "http.response.body", "body": last, "more_body": False})
 
     def close(self) -> None:
         """See `Client`."""
         self._callback = None
-        if self._listener is not None:
-            self._listener.cancel()
+        for task in (self._listener, self._comment):
+            if task is not None:
+                task.cancel()
 
 
 class _PieceQueue:

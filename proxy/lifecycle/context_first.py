@@ -1,5 +1,6 @@
 """The life of a request, context first; read it from top to bottom.
 
+    admit       at once or through the queue; only when both legs have room
     prefill     place the context leg, send it, read the hand-off out of its answer
     finish      ... unless the context worker has answered completely by itself
     generate    place the generation leg, send it, look at its status before the client gets anything
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from proxy.errors import (
+    Aborted,
     BrokenAnswer,
     ClientGone,
     ConnectFailed,
@@ -28,8 +30,10 @@ from proxy.errors import (
     Source,
     error_body,
 )
+from proxy.lifecycle.admit import try_admit, wait_for_permit
 from proxy.lifecycle.headers import to_client
 from proxy.lifecycle.leg import Leg
+from proxy.lifecycle.priority import DEFAULT_PRIORITY
 from proxy.lifecycle.watch import Watch
 from proxy.wire import finished, sse
 from proxy.wire.answers import clean_answer
@@ -63,11 +67,13 @@ class ContextFirst:
         headers: encoded header lines for both legs.
         response_headers: headers that every answer to this client carries.
         total: seconds for the whole request, 0 = no limit.
+        priority: in the queue, 0 to 1, higher first.
     """
 
     __slots__ = (
         "_client",
         "_headers",
+        "_priority",
         "_record",
         "_request",
         "_response_headers",
@@ -87,6 +93,7 @@ class ContextFirst:
         headers: bytes,
         response_headers: Headers,
         total: float = 0.0,
+        priority: float = DEFAULT_PRIORITY,
     ) -> None:
         self._service = service
         self._request = request
@@ -95,6 +102,7 @@ class ContextFirst:
         self._target = target
         self._headers = headers
         self._response_headers = response_headers
+        self._priority = priority
         stall_timeout = service.settings.proxy.client_stall_timeout
         self._watch = Watch(client, service.loop, stall_timeout=stall_timeout, total=total)
 
@@ -104,16 +112,22 @@ class ContextFirst:
         Raises:
             ProxyError: nothing has been sent to the client; the caller answers.
         """
+        service, record, watch = self._service, self._record, self._watch
         try:
-            answer = await self._prefill()
-            if answer is None:
-                return
-            if answer.outcome is Outcome.HAND_OFF:
-                await self._generate(answer)
-            else:
-                await self._finish_from_context(answer)
+            permit = try_admit(service, record, watch)
+            if permit is None:
+                permit = await wait_for_permit(service, record, watch, self._priority)
+            with permit:
+                answer = await self._prefill()
+                permit.context_done()
+                if answer is None:
+                    return
+                if answer.outcome is Outcome.HAND_OFF:
+                    await self._generate(answer)
+                else:
+                    await self._finish_from_context(answer)
         finally:
-            self._watch.close()
+            watch.close()
 
     # Prefill
 
@@ -213,7 +227,7 @@ class ContextFirst:
                     raise
                 fresh = reused
                 record.retries += 1
-            except ClientGone:
+            except (ClientGone, Aborted):
                 if not sent:
                     self._orphan(answer)
                 raise
@@ -300,7 +314,8 @@ class ContextFirst:
             if not self._client.gone:  # it stopped reading
                 await self._client.break_off(None)
         else:
-            error.source = Source.GENERATION
+            if isinstance(error, LegFault):
+                error.source = Source.GENERATION
             await self._break_off(error)
 
     async def _break_off(self, error: ProxyError) -> None:

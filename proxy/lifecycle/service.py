@@ -6,12 +6,14 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING
 
+from proxy.admission.setup import make_admission
 from proxy.fleet.member import Member, SoleMember
 from proxy.lifecycle.orphans import OrphanDrains
 from proxy.wire.fields.policy import FieldPolicy
 from proxy.wire.ids import RequestIds
 from proxy.wire.versions import WorkerVersion
 from proxy.workers.registry import Registry
+from proxy.workers.worker import Role
 
 if TYPE_CHECKING:
     from proxy.config.settings import Settings
@@ -25,6 +27,7 @@ class Service:
         settings: the configuration.
         member: this process's place among the processes of the fleet.
         registry: the workers.
+        admission: limits, queue and pause.
         orphans: hand-offs whose clients have left.
         request_ids: mints `disagg_request_id`s.
         draining: the process is about to end; it says that it is not ready and still serves.
@@ -42,6 +45,13 @@ class Service:
         self.request_ids = RequestIds(self.node_id, self.member.index)
         self.registry = Registry(settings)
         self.orphans = OrphanDrains()
+        self.admission = make_admission(
+            settings.proxy,
+            loop=self.loop,
+            member=self.member,
+            context=lambda: self._batch_sizes(Role.CONTEXT),
+            generation=lambda: self._batch_sizes(Role.GENERATION),
+        )
         self.draining = False
         self.chat_policy = FieldPolicy(
             self.version, chat=True, accept_prompt_token_ids=settings.proxy.accept_prompt_token_ids
@@ -52,6 +62,9 @@ class Service:
     def ready(self) -> bool:
         """Whether balancers should send requests here."""
         return self.registry.ready and not self.draining
+
+    def _batch_sizes(self, role: Role) -> list[int | None]:
+        return [None for worker in self.registry.workers if worker.role is role and worker.ready]
 
     def start(self) -> None:
         """Begin to probe the workers."""

@@ -21,10 +21,12 @@ class RequestBody(msgspec.Struct):
     Attributes:
         members: top-level members as raw slices; the field policy replaces them.
         client: told the answer. Nobody calls `receive` again.
+        priority: the member of that name, which the field policy may drop, but not before the queue has seen it.
     """
 
     members: Members
     client: Client
+    priority: msgspec.Raw | None = None
 
 
 class BodyMiddleware:
@@ -56,7 +58,7 @@ class BodyMiddleware:
             raise InvalidRequest(f"the body is not a JSON object: {error}", code="invalid_json") from None
         relay = (scope.get("extensions") or {}).get(EXTENSION)
         client = RelayClient(relay) if relay is not None else PlainClient(receive, send)
-        scope[REQUEST_BODY] = RequestBody(members, client)
+        scope[REQUEST_BODY] = RequestBody(members, client, members.get("priority"))
         try:
             await self._app(scope, receive, send)
         finally:

@@ -1,6 +1,8 @@
 """Server-sent events as OpenAI-compatible servers frame them: `data: <json>`, a blank line, `[DONE]` at the end."""
 
 DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE = b": keep-alive\n\n"
+"""A comment: clients skip it (HTML standard, section 9.2.6)."""
 
 _BOUNDARIES = (b"\n\n", b"\n\r\n", b"\r\r")
 

@@ -1,12 +1,6 @@
-from types import SimpleNamespace
-
 import pytest
 
 from proxy.admission.capacity import Capacity, PoolsCapacity, pool_capacity
-
-
-def workers(*sizes):
-    return [SimpleNamespace(max_batch_size=size) for size in sizes]
 
 
 @pytest.mark.parametrize(
@@ -21,12 +15,12 @@ def workers(*sizes):
     ],
 )
 def test_pool_capacity(sizes, per_worker, expected):
-    assert pool_capacity(workers(*sizes), per_worker) == expected
+    assert pool_capacity(sizes, per_worker) == expected
 
 
 def test_the_pools_are_asked_ten_times_a_second():
     now = 0.0
-    context, generation = workers(1), workers(2, 3)
+    context, generation = [1], [2, 3]
     capacity = PoolsCapacity(
         lambda: context,
         lambda: generation,
