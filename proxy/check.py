@@ -40,7 +40,7 @@ def run_check(settings: Settings, *, output: TextIO | None = None) -> int:
     rows = [_row(role, results[address]) for role, address in workers]
     stream.writelines(f"{line}\n" for line in format_table([_HEADINGS, *rows]))
     stream.writelines(f"note: {note}\n" for note in _differences(results.values()))
-    complete = bool(settings.context_servers.urls and settings.generation_servers.urls)
+    complete = {role for role, _ in workers} == {"context", "generation"}
     return 0 if complete and all(result.healthy for result in results.values()) else 1
 
 
@@ -62,9 +62,7 @@ async def _probe_all(addresses: Iterable[WorkerAddress], timeout: float) -> dict
 
 
 def _workers(settings: Settings) -> list[tuple[str, WorkerAddress]]:
-    return [("context", address) for address in settings.context_servers.urls] + [
-        ("generation", address) for address in settings.generation_servers.urls
-    ]
+    return [(worker.role, worker.address) for worker in settings.workers]
 
 
 def _row(role: str, result: ProbeResult) -> tuple[str, ...]:

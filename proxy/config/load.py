@@ -15,6 +15,7 @@ from proxy.config.sections import SECTIONS, read_section
 from proxy.config.settings import ProxySettings, Settings
 from proxy.config.sources import SECTION_KEYS, Layers, read_layers, unknown_key
 from proxy.config.values import Entry, convert, convert_mapping, show
+from proxy.config.worker_list import read_worker_list
 from proxy.config.yaml_file import parse_yaml
 
 # Keys of mappings that are refused as a whole: a misspelled key is reported before the refusal.
@@ -30,6 +31,10 @@ _REFUSED_MAPPINGS = {
     ),
     "otlp_config": frozenset({"otlp_traces_endpoint"}),
 }
+
+
+# Keys with a reader of their own.
+_READ_APART = frozenset({*SECTIONS, "workers"})
 
 
 def load_settings(
@@ -58,14 +63,15 @@ def load_settings(
     values: dict[str, Any] = _convert_fields(Settings, "", layers.top)
     for name in SECTIONS:
         values[name] = read_section(name, layers.top.get(name), layers.inherited, warnings)
-    values["proxy"] = proxy = ProxySettings(**_convert_fields(ProxySettings, "proxy.", layers.proxy))
+    values["proxy"] = proxy = ProxySettings(
+        **_convert_fields(ProxySettings, "proxy.", layers.proxy),
+        workers=read_worker_list("proxy.workers", layers.proxy.get("workers")),
+    )
     _refuse_contradictions(proxy, layers.proxy, warnings)
     inherited = {key: entry.value for key, entry in layers.inherited.items() if key not in SECTION_KEYS}
     settings = Settings(**values, inherited=inherited, origin=path)
 
-    for name in SECTIONS:
-        if not values[name].urls:
-            warnings.append(f"{name} has no urls: the proxy cannot become ready")
+    _note_missing_workers(settings, warnings)
     if is_loopback(settings.hostname) and runs_in_container(environ, container_marks):
         warnings.append(
             f"hostname is {settings.hostname}: inside a container nobody outside can connect; "
@@ -74,13 +80,23 @@ def load_settings(
     return msgspec.structs.replace(settings, warnings=tuple(warnings))
 
 
+def _note_missing_workers(settings: Settings, warnings: list[str]) -> None:
+    workers = settings.workers
+    for name in SECTIONS:
+        role = name.removesuffix("_servers")
+        if not any(worker.role == role for worker in workers):
+            warnings.append(f"{name} has no urls: the proxy cannot become ready")
+    if settings.proxy.topology_strict and not any("domain" in worker.labels for worker in workers):
+        warnings.append("proxy.topology_strict has no effect: no worker of proxy.workers has a label domain")
+
+
 def _convert_fields(
     struct: type[msgspec.Struct], prefix: str, entries: Mapping[str, Entry]
 ) -> dict[str, Any]:
     values = {}
     for field in msgspec.structs.fields(struct):
         entry = entries.get(field.name)
-        if entry is not None and field.name not in SECTIONS:
+        if entry is not None and field.name not in _READ_APART:
             values[field.name] = convert(f"{prefix}{field.name}", entry, field.type)
     return values
 

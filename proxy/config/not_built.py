@@ -40,11 +40,9 @@ class NoEffect(msgspec.Struct, frozen=True):
 
 
 _STATIC = "static `urls`"
-_CONVERSATION = "an argument of the conversation router"
 _CACHE_AWARE = "an argument of the router that looks at KV caches"
-_BALANCING = "router `load_balancing`"
+_BALANCING = "router `prefix` without it"
 _NO_DIALECT = "only TensorRT-LLM's request fields are understood"
-_NO_EJECTION = "workers are probed, but not ejected for failed requests"
 
 NOT_BUILT: tuple[NotBuilt, ...] = (
     # Upstream's keys.
@@ -79,45 +77,25 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     ),
     NotBuilt(
         "conversation_affinity_header_for_subagents",
-        "requests of one conversation are not kept together",
-        _BALANCING,
+        "a subagent's conversation is its own",
+        "`x-session-id` with the parent's conversation",
         "later",
     ),
     NotBuilt(
         "subagent_affinity_scope",
-        "requests of one conversation are not kept together",
-        _BALANCING,
+        "a subagent's conversation is its own",
+        "`x-session-id` with the parent's conversation",
         "later",
         inert=("context",),
     ),
     # Routers.
     NotBuilt(
         "router.type",
-        "requests of one conversation are not kept together",
-        "`load_balancing`",
-        "later",
-        value="conversation",
-    ),
-    NotBuilt(
-        "router.type",
         "the KV cache events of the workers are not read",
-        "`load_balancing`",
+        "`prefix`",
         "later",
         value="kv_cache_aware",
     ),
-    NotBuilt(
-        "router.use_tokens",
-        "load is counted in requests",
-        f"{_BALANCING} without it",
-        "later",
-        inert=(False,),
-    ),
-    NotBuilt("router.match_threshold", _CONVERSATION, _BALANCING, "later"),
-    NotBuilt("router.use_token_ids", _CONVERSATION, _BALANCING, "later", inert=(False,)),
-    NotBuilt("router.hash_skip_count", _CONVERSATION, _BALANCING, "later"),
-    NotBuilt("router.max_sessions", _CONVERSATION, _BALANCING, "later"),
-    NotBuilt("router.use_harmony", _CACHE_AWARE, _BALANCING, "later"),
-    NotBuilt("router.tokens_per_block", _CACHE_AWARE, _BALANCING, "later"),
     NotBuilt("router.max_batch_size", _CACHE_AWARE, _BALANCING, "later"),
     NotBuilt("router.custom_tokenizer", _CACHE_AWARE, _BALANCING, "later"),
     NotBuilt("router.tokenizer_dir", _CACHE_AWARE, _BALANCING, "later"),
@@ -126,9 +104,6 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("router.load_weight", _CACHE_AWARE, _BALANCING, "later"),
     NotBuilt("router.load_cap", _CACHE_AWARE, _BALANCING, "later"),
     # Our own keys.
-    NotBuilt("proxy.eject_after", _NO_EJECTION, "`proxy.probe_interval`", "later", inert=(0,), default=3),
-    NotBuilt("proxy.eject_seconds", _NO_EJECTION, "`proxy.probe_interval`", "later", inert=(0,), default=2),
-    NotBuilt("proxy.fail_open", _NO_EJECTION, "`proxy.probe_interval`", "later", default=True),
     NotBuilt(
         "proxy.retry_budget",
         "retries are limited per leg only",
@@ -142,13 +117,6 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
         "`never`",
         "later",
         inert=("never",),
-    ),
-    NotBuilt(
-        "proxy.workers",
-        "workers are listed by role",
-        "`context_servers.urls` and `generation_servers.urls`",
-        "later",
-        inert=([], "none"),
     ),
     NotBuilt("proxy.worker_dialect", _NO_DIALECT, "`trtllm`", "later", inert=("trtllm",)),
     NotBuilt(

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-import msgspec
 
 from proxy.config.address import WorkerAddress, parse_worker_address
 from proxy.config.errors import ConfigError
-from proxy.config.not_built import find_not_built, refusal
-from proxy.config.settings import Count, RouterSettings, ServerSection
-from proxy.config.sources import BUILT_TOP_KEYS, ROUTER_KEYS, SECTION_KEYS, unknown_key
+from proxy.config.routers import read_router
+from proxy.config.settings import Count, ServerSection
+from proxy.config.sources import BUILT_TOP_KEYS, SECTION_KEYS, unknown_key
 from proxy.config.suggest import closest
-from proxy.config.values import Entry, convert, convert_mapping, show
+from proxy.config.values import Entry, convert, convert_mapping, show, without_password
 
 SECTIONS = ("context_servers", "generation_servers")
 
@@ -46,7 +43,7 @@ def read_section(
     return ServerSection(
         num_instances=_read_num_instances(f"{name}.num_instances", effective.get("num_instances"), len(urls)),
         urls=urls,
-        router=_read_router(f"{name}.router", effective.get("router")),
+        router=read_router(f"{name}.router", effective.get("router"), warnings),
         inherited={key: each.value for key, each in own.items() if key not in SECTION_KEYS},
     )
 
@@ -59,7 +56,7 @@ def _read_urls(key: str, entry: Entry | None) -> tuple[WorkerAddress, ...]:
     addresses: dict[WorkerAddress, int] = {}
     for index, text in enumerate(entry.value):
         here = f"{key}[{index}]"
-        each = Entry(_without_password(text), entry.origin)
+        each = Entry(without_password(text), entry.origin)
         if not isinstance(text, str):
             raise _error(here, each, 'expected a worker url such as "host:8001"')
         try:
@@ -80,40 +77,6 @@ def _read_num_instances(key: str, entry: Entry | None, urls: int) -> int:
         counted = {0: "there are no urls", 1: "there is 1 url"}.get(urls, f"there are {urls} urls")
         raise _error(key, entry, f"contradicts the number of workers: {counted}")
     return number
-
-
-def _read_router(key: str, entry: Entry | None) -> RouterSettings:
-    if entry is None:
-        return RouterSettings()
-    given = convert_mapping(key, entry)
-    for name, value in given.items():
-        each = Entry(value, entry.origin)
-        if name not in ROUTER_KEYS:
-            raise unknown_key(f"{key}.{name}", name, ROUTER_KEYS, each)
-    # The type first: its arguments are refused for the same reason, but say less.
-    for name in sorted(given, key=lambda name: name != "type"):
-        row = find_not_built(f"router.{name}", given[name])
-        if row is not None:
-            raise _error(f"{key}.{name}", Entry(given[name], entry.origin), refusal(row))
-    if given.get("type") is None:
-        return RouterSettings()
-    kind = given["type"]
-    # Upstream compares the names without regard to case.
-    lowered = Entry(kind.lower() if isinstance(kind, str) else kind, entry.origin)
-    annotation = msgspec.structs.fields(RouterSettings)[0].type
-    try:
-        return RouterSettings(convert(f"{key}.type", lowered, annotation))
-    except ConfigError:
-        names = ", ".join(annotation.__args__)
-        raise _error(
-            f"{key}.type", Entry(kind, entry.origin), f"unknown router type; expected one of {names}"
-        ) from None
-
-
-def _without_password(url: Any) -> Any:
-    if isinstance(url, str) and "@" in url:
-        return f"***@{url.rpartition('@')[2]}"
-    return url
 
 
 def _error(key: str, entry: Entry, problem: str) -> ConfigError:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from proxy.config.address import WorkerAddress
+from proxy.config.listed_worker import ListedWorker, RoleName
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=0)]
@@ -30,9 +31,28 @@ SECRET_KEYS = frozenset({"internal_request_auth_key"})
 
 
 class RouterSettings(msgspec.Struct, frozen=True):
-    """The `router` mapping of one section: how a worker of that role is chosen."""
+    """The `router` mapping of one section: how a worker of that role is chosen.
 
-    type: Literal["round_robin", "load_balancing"] = "round_robin"
+    `use_tokens` is an argument of `load_balancing`. The arguments of `conversation` are upstream's and describe its
+    table of conversations; here none is kept (`proxy.config.routers` says what each of them did).
+    """
+
+    type: Literal[
+        "round_robin",
+        "load_balancing",
+        "conversation",
+        "prefix",
+        "consistent_hash",
+        "two_choices",
+        "random",
+    ] = "round_robin"
+    use_tokens: bool = False
+    match_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.75
+    tokens_per_block: Annotated[int, Meta(ge=1)] | None = None
+    use_token_ids: bool = False
+    hash_skip_count: Count = 0
+    max_sessions: Count = 100_000
+    use_harmony: bool | None = None
 
 
 class ServerSection(msgspec.Struct, frozen=True):
@@ -98,6 +118,17 @@ class ProxySettings(msgspec.Struct, frozen=True):
     # Health of the workers.
     probe_interval: PositiveSeconds = 1.0
     probe_timeout: PositiveSeconds = 5.0
+    # Failures in a row, of probes or of legs; the first time out, doubling up to a minute.
+    eject_after: Annotated[int, Meta(ge=1)] = 3
+    eject_seconds: PositiveSeconds = 2.0
+    fail_open: bool = True  # use ejected workers when there are no others
+    slow_start_seconds: Seconds = 10.0  # a worker that comes back gets less than its share; 0 = at once
+    canary_interval: Seconds = 0.0  # a tiny request through every worker; 0 = off
+
+    # The workers, instead of or beside the sections' urls; entries for the same worker are merged.
+    workers: tuple[ListedWorker, ...] = ()
+    # Keep both legs within one NVLink domain (label `domain`) even if it is overloaded.
+    topology_strict: bool = False
 
     # Request fields and worker versions.
     accept_prompt_token_ids: bool = False
@@ -168,6 +199,14 @@ class Settings(msgspec.Struct, frozen=True):
         """Seconds that `serve` waits for the workers at start (`-t`)."""
         return self.proxy.server_start_timeout
 
+    @property
+    def workers(self) -> tuple[ListedWorker, ...]:
+        """All workers of the configuration, context workers first: the sections' urls and `proxy.workers`."""
+        return (
+            *_workers_of("context", self.context_servers.urls, self.proxy.workers),
+            *_workers_of("generation", self.generation_servers.urls, self.proxy.workers),
+        )
+
     def __repr__(self) -> str:
         # The generated form would put the secrets into every log line and traceback that shows settings.
         return f"Settings({self.resolved()!r})"
@@ -194,5 +233,23 @@ class Settings(msgspec.Struct, frozen=True):
         proxy = msgspec.structs.asdict(self.proxy)
         proxy = {name: list(value) if isinstance(value, tuple) else value for name, value in proxy.items()}
         proxy["model_aliases"] = dict(self.proxy.model_aliases)
+        proxy["workers"] = [_plain_worker(worker) for worker in self.proxy.workers]
         plain["proxy"] = proxy
         return plain
+
+
+def _workers_of(
+    role: RoleName, urls: tuple[WorkerAddress, ...], listed: tuple[ListedWorker, ...]
+) -> tuple[ListedWorker, ...]:
+    own = [worker for worker in listed if worker.role == role]
+    named = {worker.address for worker in own}
+    return (*(ListedWorker(url, role) for url in urls if url not in named), *own)
+
+
+def _plain_worker(worker: ListedWorker) -> dict[str, Any]:
+    return {
+        "url": worker.address.text,
+        "role": worker.role,
+        "model": worker.model,
+        "labels": dict(worker.labels),
+    }

@@ -13,7 +13,7 @@ import msgspec
 
 from proxy.config.errors import ConfigError
 from proxy.config.not_built import NO_EFFECT_ROWS, not_built_keys
-from proxy.config.settings import ProxySettings, Settings
+from proxy.config.settings import ProxySettings, RouterSettings, Settings
 from proxy.config.suggest import closest
 from proxy.config.values import Entry, convert_mapping, show
 from proxy.config.yaml_file import read_yaml_file
@@ -29,7 +29,7 @@ _NOT_CONFIGURED = frozenset({"inherited", "warnings", "origin"})
 BUILT_TOP_KEYS = frozenset(Settings.__struct_fields__) - _NOT_CONFIGURED
 TOP_KEYS = BUILT_TOP_KEYS | not_built_keys("") | NO_EFFECT_ROWS.keys()
 PROXY_KEYS = frozenset(ProxySettings.__struct_fields__) | not_built_keys("proxy")
-ROUTER_KEYS = frozenset({"type"}) | not_built_keys("router")
+ROUTER_KEYS = frozenset(RouterSettings.__struct_fields__) | not_built_keys("router")
 
 # Kubernetes adds such variables to every pod for every Service, and a Service may well be called
 # "disagg-proxy" (documentation of "enableServiceLinks"): DISAGG_PROXY_PORT=tcp://10.0.0.7:8000 is no setting.

@@ -75,6 +75,13 @@ def show(key: str, value: Any) -> str:
     return shown if len(shown) <= _LONGEST_SHOWN_VALUE else f"{shown[: _LONGEST_SHOWN_VALUE - 1]}…"
 
 
+def without_password(url: Any) -> Any:
+    """Return a url for a message: what could be a password is masked."""
+    if isinstance(url, str) and "@" in url:
+        return f"***@{url.rpartition('@')[2]}"
+    return url
+
+
 def parse_byte_size(text: str) -> int:
     """Read a size such as `64 MiB`, `64Mi`, `1.5 GB` or `4096`.
 

@@ -45,6 +45,7 @@ from proxy.wire.members import JSONBytes, Members, is_null
 from proxy.wire.signing import AUTH_HEADER, sign_parameters
 
 if TYPE_CHECKING:
+    from proxy.config.address import WorkerAddress
     from proxy.lifecycle.client import Client, Headers
     from proxy.lifecycle.record import RequestRecord
     from proxy.lifecycle.service import Service
@@ -139,15 +140,18 @@ class ContextFirst:
         """
         attempts = 1 + self._service.settings.max_retries
         fresh = False
+        failed: set[WorkerAddress] = set()
         while True:
             try:
-                answer = await self._send_context_leg(fresh=fresh)
+                answer = await self._send_context_leg(fresh=fresh, avoid=failed)
                 break
             except LegFault as error:
                 error.source = Source.CONTEXT
                 # A connection that the worker closed as we wrote costs no attempt, once.
                 fresh = error.retry is Retry.REUSED_ONLY and not fresh
                 attempts -= not fresh
+                if not fresh and self._record.context_worker is not None:
+                    failed.add(self._record.context_worker.address)
                 if error.retry is Retry.NEVER or attempts == 0:
                     raise
                 self._record.retries += 1
@@ -162,7 +166,7 @@ class ContextFirst:
             fault.source = Source.CONTEXT
             raise fault from None
 
-    async def _send_context_leg(self, *, fresh: bool) -> Answer:
+    async def _send_context_leg(self, *, fresh: bool, avoid: set[WorkerAddress]) -> Answer:
         service, record = self._service, self._record
         record.disagg_request_id = service.request_ids.mint()
         body = context_body(
@@ -171,7 +175,7 @@ class ContextFirst:
             service.version,
             base64_ids=service.base64_ids(self._request),
         )
-        with service.registry.context.reserve() as worker:
+        with service.registry.context.reserve(avoid=avoid) as worker:
             record.context_worker = worker
             record.context_sent = perf_counter()
             seconds = service.settings.proxy.timeout_context
@@ -202,11 +206,12 @@ class ContextFirst:
         record.disagg_request_id = answer.request_id
         body, headers = self._generation_leg(answer, self._request.members)
         attempts = 1 + service.settings.max_retries
-        context_address = record.context_worker.address if record.context_worker else None
+        exclude = (record.context_worker.address,) if record.context_worker else ()
+        failed: set[WorkerAddress] = set()
         fresh = sent = False
         while True:
             try:
-                with service.registry.generation.reserve(exclude=context_address) as worker:
+                with service.registry.generation.reserve(exclude=exclude, avoid=failed) as worker:
                     record.generation_worker = worker
                     record.generation_sent = perf_counter()
                     seconds = service.settings.proxy.timeout_first_byte
@@ -226,6 +231,8 @@ class ContextFirst:
                 if not (reused or isinstance(error, ConnectFailed)) or (reused and fresh) or attempts == 0:
                     raise
                 fresh = reused
+                if not fresh and record.generation_worker is not None:
+                    failed.add(record.generation_worker.address)
                 record.retries += 1
             except (ClientGone, Aborted):
                 if not sent:

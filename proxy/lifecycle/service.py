@@ -43,7 +43,7 @@ class Service:
         self.version = WorkerVersion(settings.proxy.worker_version)
         self.node_id = settings.node_id if settings.node_id is not None else secrets.randbelow(256)
         self.request_ids = RequestIds(self.node_id, self.member.index)
-        self.registry = Registry(settings)
+        self.registry = Registry(settings, table=self.member.load_table, columns=self.member.columns)
         self.orphans = OrphanDrains()
         self.admission = make_admission(
             settings.proxy,

@@ -1,24 +1,26 @@
-"""`router.type: load_balancing`: the worker with the fewest legs in flight."""
+"""`router.type: load_balancing`: the worker that has the least to do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from proxy.workers.worker import Worker
+from proxy.placement.candidates import Candidates
+from proxy.placement.least_loaded import LeastLoaded
+from proxy.placement.policy import Needs, Placement
 
 
 class LoadBalancing:
-    """Least in flight; ties go round, as in `trtllm-serve disaggregated`, so that idle workers share evenly."""
+    """Fewest legs in flight, or fewest estimated prompt tokens.
 
-    def __init__(self) -> None:
-        self._next = 0
+    Args:
+        use_tokens: count prompt tokens. `trtllm-serve disaggregated` counts characters or ids and can do so for
+            completions on context workers alone; here the size of the body stands for it, on every route.
+    """
 
-    def choose(self, available: Sequence[Worker]) -> Worker:
+    affinity = None
+
+    def __init__(self, *, use_tokens: bool = False) -> None:
+        self._least = LeastLoaded(use_tokens=use_tokens)
+        self.needs = Needs.TOKENS if use_tokens else Needs.NOTHING
+
+    def choose(self, candidates: Candidates, placement: Placement) -> int:
         """See `proxy.placement.policy.Policy`."""
-        least = min(worker.in_flight for worker in available)
-        tied = [worker for worker in available if worker.in_flight == least]
-        worker = tied[self._next % len(tied)]
-        self._next += 1
-        return worker
+        return self._least.choose(candidates)

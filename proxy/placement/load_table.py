@@ -9,7 +9,6 @@ A single process has one row in private memory. A fleet maps the same layout ont
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -104,17 +103,32 @@ class LoadTable:
         np.add.reduce(self._tokens, axis=0, out=self._total_tokens)
         return self._total_tokens
 
+    def legs_at(self, columns: npt.NDArray[np.intp], end: int) -> Legs:
+        """Legs of some columns, all processes together, in their order.
+
+        Args:
+            columns: which.
+            end: one more than the highest of them; what lies behind is not read.
+        """
+        if self.rows == 1:
+            return self._first_legs.take(columns)
+        total = self._total_legs[:end]
+        np.add.reduce(self._legs[:, :end], axis=0, dtype=np.int32, out=total)
+        return total.take(columns)
+
+    def tokens_at(self, columns: npt.NDArray[np.intp], end: int) -> Tokens:
+        """As `legs_at`, for tokens."""
+        if self.rows == 1:
+            return self._first_tokens.take(columns)
+        total = self._total_tokens[:end]
+        np.add.reduce(self._tokens[:, :end], axis=0, out=total)
+        return total.take(columns)
+
     def legs_of(self, column: int) -> int:
         """Legs of one column, all processes together."""
+        if self.rows == 1:
+            return int(self.own_legs[column])
         return int(self._legs[:, column].sum())
-
-    def rows_of_legs(self) -> Sequence[memoryview]:
-        """Each row's legs as a memory view, for readers of a few columns."""
-        return [memoryview(row) for row in self._legs]
-
-    def rows_of_tokens(self) -> Sequence[memoryview]:
-        """Each row's tokens as a memory view, for readers of a few columns."""
-        return [memoryview(row) for row in self._tokens]
 
     def clear_row(self, row: int) -> None:
         """Forget a process that died, before its successor starts."""

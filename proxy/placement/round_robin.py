@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from proxy.workers.worker import Worker
+from proxy.placement.candidates import Candidates
+from proxy.placement.policy import Needs, Placement
 
 
 class RoundRobin:
     """A counter modulo the number of available workers, as in `trtllm-serve disaggregated`."""
 
+    needs = Needs.NOTHING
+    affinity = None
+
     def __init__(self) -> None:
         self._next = 0
 
-    def choose(self, available: Sequence[Worker]) -> Worker:
+    def choose(self, candidates: Candidates, placement: Placement) -> int:
         """See `proxy.placement.policy.Policy`."""
-        worker = available[self._next % len(available)]
-        self._next += 1
-        return worker
+        position = self._next % candidates.size
+        self._next = position + 1
+        return position

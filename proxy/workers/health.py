@@ -1,71 +1,300 @@
-"""Keeps each worker's readiness up to date by probing its `/health`."""
+"""What is known of one worker's health, from probes and from real traffic. Pure; the clock is given.
+
+A worker that is listed in both roles is one process and has one health. Every negative mark ends by itself: a busy
+mark after its lease, an open breaker after its time, failed probes with the next one that succeeds.
+
+| What | Consequence |
+|---|---|
+| `eject_after` failed legs in a row, or over half of the last 20 | breaker opens |
+| over 90 % of the last 20 legs 4xx, other workers under 10 % (see `peers`) | breaker opens |
+| 429, 503 | busy for a second, or for Retry-After up to a cap |
+| `eject_after` failed probes in a row | unreachable until one succeeds |
+| a probe without an answer in time | nothing, if legs were answered in the last 10 s |
+| a probe that succeeds after one that failed | a trial leg at once: it may be a new process |
+| a probe that finds the model being loaded | starting |
+"""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
-import random
+from collections import Counter
+from collections.abc import Callable
 
-from proxy.workers.probe import ProbeResult, control_client, probe_worker
-from proxy.workers.worker import Worker
+from proxy.workers.breaker import Breaker
+from proxy.workers.outcome import FAILURES, LegOutcome
+from proxy.workers.recent import RecentOutcomes
+from proxy.workers.states import Event, State
 
-# One lost probe is no reason to take a worker out; as many in a row are.
-_FAILURES_TO_LEAVE = 3
+BUSY_SECONDS = 1.0
+LONGEST_BUSY_SECONDS = 5.0
+"""What a worker's Retry-After can claim at most."""
+TRAFFIC_SECONDS = 10.0
+"""A worker that answered a leg this recently is not dead because it did not answer a probe in time."""
+# A worker that comes back begins with this share of the others' load.
+_FIRST_SHARE = 0.1
 
-_logger = logging.getLogger("proxy.workers")
+CLIENT_ERRORS = "client_errors"
+FAILURE_SHARE = "failure_share"
+CANARY = "canary"
+PROBE = "probe"
+# The worker answers now, which is all that was wrong.
+_CURED_BY_AN_ANSWER = frozenset({LegOutcome.CONNECT_FAILED, LegOutcome.RESET, LegOutcome.TIMEOUT})
+
+Notify = Callable[[Event | None], None]
 
 
-class HealthMonitor:
-    """Probes all workers, each in its own task, from `start` to `close`.
+class Health:
+    """See the module's docstring.
 
     Args:
-        workers: those to watch; a worker in both roles appears twice and is probed once.
-        interval, timeout: seconds between probes and for one probe.
+        clock: seconds, monotonic.
+        eject_after: failures in a row.
+        eject_seconds: how long the breaker stays open the first time.
+        slow_start_seconds: how long a worker that comes back gets less than its share; 0 = not at all.
+        notify: called after each change of what the worker can get, with the event for its state if there is one.
+
+    Attributes:
+        condition: `starting`, `ready` or `ejected`.
+        breaker: fed by legs (and the canary).
+        recent: the last outcomes.
+        unreachable: probes fail.
+        busy_until: end of the busy mark.
+        returned_at: when the worker came back, while it gets less than its share; else None.
+        last_answer: when a leg was answered last.
+        probe_seconds: how long the last successful probe took.
+        ejections: how often, by reason.
+        busy_marks: how often it was busy.
     """
 
-    def __init__(self, workers: list[Worker], *, interval: float, timeout: float) -> None:
-        self._interval = interval
-        self._timeout = timeout
-        self._tasks: list[asyncio.Task[None]] = []
-        self._by_address: dict[object, list[Worker]] = {}
-        for worker in workers:
-            self._by_address.setdefault(worker.address, []).append(worker)
+    __slots__ = (
+        "_answered",
+        "_canary_failures",
+        "_clock",
+        "_eject_after",
+        "_notify",
+        "_probe_failures",
+        "_slow_start",
+        "_was_ready",
+        "breaker",
+        "busy_marks",
+        "busy_until",
+        "condition",
+        "ejections",
+        "last_answer",
+        "probe_seconds",
+        "recent",
+        "returned_at",
+        "unreachable",
+    )
 
-    def start(self) -> None:
-        """Begin to probe."""
-        self._tasks = [asyncio.create_task(self._watch(workers)) for workers in self._by_address.values()]
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        eject_after: int,
+        eject_seconds: float,
+        slow_start_seconds: float,
+        notify: Notify,
+    ) -> None:
+        self._clock = clock
+        self._eject_after = eject_after
+        self._slow_start = slow_start_seconds
+        self._notify = notify
+        self._answered = False
+        self._was_ready = False
+        self._probe_failures = 0
+        self._canary_failures = 0
+        self.condition = State.STARTING
+        self.breaker = Breaker(clock=clock, threshold=eject_after, seconds=eject_seconds)
+        self.recent = RecentOutcomes()
+        self.unreachable = False
+        self.busy_until = 0.0
+        self.returned_at: float | None = None
+        self.last_answer = float("-inf")
+        self.probe_seconds = 0.0
+        self.ejections: Counter[str] = Counter()
+        self.busy_marks = 0
 
-    async def close(self) -> None:
-        """Stop probing."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    # What placement asks
 
-    async def _watch(self, workers: list[Worker]) -> None:
-        address = workers[0].address
-        failures = 0
-        async with contextlib.AsyncExitStack() as stack:
-            client = control_client(address)
-            stack.push_async_callback(client.aclose)
-            while True:
-                # Version and model are asked for again whenever the worker comes back: it may be another one.
-                result = await probe_worker(client, address, self._timeout, identify=not workers[0].ready)
-                failures = 0 if result.healthy else failures + 1
-                for worker in workers:
-                    _apply(worker, result, failures)
-                # Probes of many proxies and workers must not fall into step.
-                await asyncio.sleep(self._interval * random.uniform(0.9, 1.1))  # noqa: S311 - jitter
+    def takes_legs(self, now: float) -> bool:
+        """Whether a leg may be placed: ready, or due for a trial, and not busy."""
+        if now < self.busy_until:
+            return False
+        if self.condition is State.EJECTED:
+            return not self.unreachable and self.breaker.wants_trial
+        return self.condition is State.READY
 
+    def changes_at(self, now: float) -> float:
+        """When the answer of `takes_legs` or `share` changes by itself next; infinity if it does not."""
+        times = [self.busy_until]
+        if not self.breaker.closed:
+            times.append(self.breaker.open_until)
+        if self.returned_at is not None:
+            times.append(self.returned_at + self._slow_start)
+        return min((time for time in times if time > now), default=float("inf"))
 
-def _apply(worker: Worker, result: ProbeResult, failures: int) -> None:
-    if result.healthy and not worker.ready:
-        worker.version = result.version
-        worker.model = result.models[0] if result.models else None
-        worker.ready = True
-        _logger.info("%s worker %s is ready (version %s)", worker.role, worker.address.text, worker.version)
-    elif worker.ready and failures >= _FAILURES_TO_LEAVE:
-        worker.ready = False
-        _logger.warning(
-            "%s worker %s is %s: %s", worker.role, worker.address.text, result.state, result.detail
-        )
+    def share(self, now: float) -> float:
+        """The share of the others' mean load that the worker may have, 0.1 to 1."""
+        if self.returned_at is None:
+            return 1.0
+        passed = now - self.returned_at
+        if passed >= self._slow_start:
+            self.returned_at = None
+            return 1.0
+        return max(_FIRST_SHARE, passed / self._slow_start)
+
+    # What legs tell
+
+    def leg_answers(self, *, trial: bool) -> None:
+        """A leg's answer has begun with a 2xx: a trial need not wait for the end of a long stream."""
+        self.last_answer = self._clock()
+        if trial:
+            self._passed()
+
+    def leg_ended(
+        self,
+        outcome: LegOutcome,
+        *,
+        retry_after: float | None = None,
+        trial: bool = False,
+        last_resort: bool = False,
+    ) -> None:
+        """A leg has ended.
+
+        Args:
+            outcome: how.
+            retry_after: seconds, as a busy worker asked.
+            trial: it was the trial of a half-open breaker.
+            last_resort: all workers were ejected when it was placed: only its success says something new.
+        """
+        if outcome is LegOutcome.OK:
+            self.last_answer = self._clock()
+            self.recent.add(outcome)
+            self.breaker.succeed()
+            if trial or last_resort:
+                self._passed()
+        elif outcome in FAILURES:
+            self._leg_failed(outcome, trial=trial)
+        elif outcome is LegOutcome.CLIENT_ERROR:
+            self.last_answer = self._clock()
+            self.recent.add(outcome)
+            if trial:
+                self._trial_client_error()
+        else:
+            if outcome is LegOutcome.BUSY:
+                self._be_busy(retry_after)
+            if trial:
+                self.breaker.end_trial()
+            if trial or outcome is LegOutcome.BUSY:
+                self._notify(None)
+
+    def begin_trial(self) -> None:
+        """A trial leg has been placed; one of the methods above must follow."""
+        self.breaker.begin_trial()
+        self._notify(None)
+
+    def eject(self, reason: str) -> None:
+        """Open the breaker for a reason that is found elsewhere."""
+        self.breaker.open(reason)
+        self._ejected(reason)
+
+    def _leg_failed(self, outcome: LegOutcome, *, trial: bool) -> None:
+        self.recent.add(outcome)
+        if self.breaker.fail(outcome, trial=trial):
+            self._ejected(outcome)
+        elif self.breaker.closed and self.recent.mostly_failures:
+            self.eject(FAILURE_SHARE)
+
+    def _trial_client_error(self) -> None:
+        reason = self.breaker.reason
+        if reason == CLIENT_ERRORS:
+            self.breaker.open(reason)
+            self._ejected(reason)
+        elif reason in _CURED_BY_AN_ANSWER:
+            self._passed()
+        else:
+            self.breaker.end_trial()
+            self._notify(None)
+
+    def _passed(self) -> None:
+        self.breaker.succeed(trial=True)
+        self._probe_failures = 0
+        self.unreachable = False
+        self._settle()
+
+    def _be_busy(self, retry_after: float | None) -> None:
+        now = self._clock()
+        self.last_answer = now
+        lease = BUSY_SECONDS if retry_after is None else min(retry_after, LONGEST_BUSY_SECONDS)
+        self.busy_until = max(self.busy_until, now + lease)
+        self.busy_marks += 1
+
+    def _ejected(self, reason: str) -> None:
+        self.ejections[reason] += 1
+        self.recent.clear()
+        self._settle()
+
+    # What probes tell
+
+    def probe_answered(self, seconds: float) -> None:
+        """A probe found the worker healthy, after `seconds`."""
+        self.probe_seconds = seconds
+        back = self._probe_failures > 0 or not self._answered
+        self._probe_failures = 0
+        self._answered = True
+        self.unreachable = False
+        # A probe proves that connections can be made. Whatever else was wrong, another process may have come.
+        if not self.breaker.closed and (back or self.breaker.reason == LegOutcome.CONNECT_FAILED):
+            self.breaker.allow_trial()
+            self._notify(None)
+        self._settle()
+
+    def probe_found_loading(self) -> None:
+        """A probe found that the worker loads its model."""
+        self._probe_failures = 0
+        self._answered = False
+        self.unreachable = False
+        self._settle()
+
+    def probe_failed(self, *, timed_out: bool) -> None:
+        """A probe failed: no answer in time, no connection, or an answer that says no."""
+        if timed_out and self._clock() - self.last_answer < TRAFFIC_SECONDS:
+            return
+        self._probe_failures += 1
+        if self._answered and not self.unreachable and self._probe_failures >= self._eject_after:
+            self.unreachable = True
+            self._ejected(PROBE)
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether probes should come without delay, and over new connections."""
+        return self._probe_failures > 0 or self.condition is not State.READY
+
+    # What the canary tells
+
+    def canary_passed(self) -> None:
+        """A request of the canary's went through this worker."""
+        self._canary_failures = 0
+
+    def canary_failed(self) -> None:
+        """A request of the canary's failed, by this worker's fault or its partner's; innocent ones pass the next."""
+        self._canary_failures += 1
+        if self._canary_failures >= self._eject_after and self.breaker.closed:
+            self._canary_failures = 0
+            self.eject(CANARY)
+
+    def _settle(self) -> None:
+        """Find the condition again and tell if it changed."""
+        if not self._answered:
+            condition, event = State.STARTING, Event.LOADS
+        elif self.unreachable or not self.breaker.closed:
+            condition, event = State.EJECTED, Event.FAILS
+        else:
+            condition, event = State.READY, Event.ANSWERS
+        if condition is self.condition:
+            return
+        self.condition = condition
+        if condition is State.READY:
+            self.returned_at = self._clock() if self._was_ready and self._slow_start else None
+            self._was_ready = True
+        self._notify(event)

@@ -97,7 +97,7 @@ async def probe_worker(
     version, models = await asyncio.gather(
         _get_json(client, address, "/version", deadline), _get_json(client, address, "/v1/models", deadline)
     )
-    return ProbeResult(address, "healthy", latency_ms, _version_of(version), _models_of(models))
+    return ProbeResult(address, "healthy", latency_ms, version_of(version), models_of(models))
 
 
 def is_starting(status: int, headers: httpx.Headers, body: bytes) -> bool:
@@ -110,6 +110,11 @@ def is_starting(status: int, headers: httpx.Headers, body: bytes) -> bool:
         return False
     if headers.get("x-trtllm-server-state", "").lower() == "starting":
         return True
+    return starting_code(body)
+
+
+def starting_code(body: bytes) -> bool:
+    """Whether the body of an answer has the error code of a worker that loads its model."""
     code = _member(_member(_decode(body), "error"), "code")
     return isinstance(code, str) and code == "starting"
 
@@ -137,12 +142,14 @@ async def _get_json(client: httpx.AsyncClient, address: WorkerAddress, path: str
     return _decode(answer.body) if answer.status == 200 else None
 
 
-def _version_of(document: Any) -> str | None:
+def version_of(document: Any) -> str | None:
+    """The version in the answer of `/version`, if there is one."""
     version = _member(document, "version")
     return version if isinstance(version, str) else None
 
 
-def _models_of(document: Any) -> tuple[str, ...]:
+def models_of(document: Any) -> tuple[str, ...]:
+    """The names in the answer of `/v1/models`, as far as they are there."""
     entries = _member(document, "data")
     names = [_member(entry, "id") for entry in entries] if isinstance(entries, list) else []
     return tuple(name for name in names if isinstance(name, str))

@@ -1,62 +1,143 @@
-"""All workers of this proxy, their connections and their health."""
+"""All workers of this proxy: who is listed, who may get legs, who is leaving."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from proxy.config.settings import ServerSection, Settings
-from proxy.placement.table import POLICIES
+from proxy.config.address import WorkerAddress
+from proxy.config.listed_worker import ListedWorker
+from proxy.errors import NotFound
+from proxy.placement.columns import ColumnAllocator, LocalColumns, TableFull
+from proxy.placement.load_table import LoadTable
+from proxy.placement.table import make_policy
 from proxy.upstream.pool import ConnectionPool
-from proxy.workers.health import HealthMonitor
+from proxy.workers.canary import Canary, CanaryMonitor
+from proxy.workers.discovery.source import Source
+from proxy.workers.discovery.static import STATIC, StaticSource
+from proxy.workers.health import Health, Notify
+from proxy.workers.instance import Instance
+from proxy.workers.monitor import HealthMonitor
 from proxy.workers.pool import WorkerPool
-from proxy.workers.worker import Role, Worker
+from proxy.workers.states import Event, State
+from proxy.workers.worker import DOMAIN_LABEL, Role, Worker
+
+if TYPE_CHECKING:
+    from proxy.config.settings import Settings
 
 _logger = logging.getLogger("proxy.workers")
+
+_Key = tuple[str | None, Role, WorkerAddress]
+# After a source was lost.
+_SOURCE_PAUSE = 1.0
 
 
 class Registry:
     """Owns the workers from `start` to `close`; must be made inside the event loop.
 
-    Attributes:
-        context, generation: the workers of each role.
+    Args:
+        settings: the configuration.
+        table, columns: where load is counted; private to this process when None.
+        sources: of worker lists; the configuration alone when None.
+        clock: seconds, monotonic.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        table: LoadTable | None = None,
+        columns: ColumnAllocator | None = None,
+        sources: Sequence[Source] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._settings = settings
-        self.context = self._pool(Role.CONTEXT, settings.context_servers)
-        self.generation = self._pool(Role.GENERATION, settings.generation_servers)
-        self._health = HealthMonitor(
-            self.workers, interval=settings.proxy.probe_interval, timeout=settings.proxy.probe_timeout
+        self._clock = clock
+        self._table = table if table is not None else LoadTable()
+        self._columns = columns if columns is not None else LocalColumns(self._table.columns)
+        self._sources = list(sources) if sources is not None else [StaticSource(settings)]
+        self._monitor = HealthMonitor(
+            interval=settings.proxy.probe_interval, timeout=settings.proxy.probe_timeout, clock=clock
         )
+        self._pools: dict[Role, dict[str | None, WorkerPool]] = {role: {} for role in Role}
+        self._by_key: dict[_Key, Worker] = {}
+        self._instances: dict[WorkerAddress, Instance] = {}
+        self._lists: dict[str, tuple[ListedWorker, ...]] = {}
+        self._wanted: dict[_Key, ListedWorker] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._start_timer: asyncio.TimerHandle | None = None
+        self._canary: CanaryMonitor | None = None
+        for role in Role:
+            self._pool_of(role, None)
+        for source in self._sources:
+            self.apply(source.listed(), source=source.name)
 
-    def _pool(self, role: Role, section: ServerSection) -> WorkerPool:
-        proxy = self._settings.proxy
-        workers = [
-            Worker(
-                address,
-                role,
-                ConnectionPool(
-                    address,
-                    connect_timeout=proxy.timeout_connect,
-                    max_connections=proxy.max_connections_per_worker,
-                ),
-            )
-            for address in section.urls
-        ]
-        return WorkerPool(role, workers, POLICIES[section.router.type]())
+    # Who is there
 
     @property
     def workers(self) -> list[Worker]:
-        """The workers of both roles."""
-        return [*self.context.workers, *self.generation.workers]
+        """All workers that are not gone, context workers first."""
+        return [worker for role in Role for worker in self.of_role(role)]
+
+    @property
+    def instances(self) -> list[Instance]:
+        """The processes behind the workers; one in both roles appears once."""
+        return list(self._instances.values())
+
+    def of_role(self, role: Role) -> list[Worker]:
+        """The workers of a role, all models together."""
+        return [worker for pool in self._pools[role].values() for worker in pool.workers]
+
+    @property
+    def pools(self) -> list[WorkerPool]:
+        """One per role and model."""
+        return [pool for pools in self._pools.values() for pool in pools.values()]
+
+    def pool(self, role: Role, model: str) -> WorkerPool:
+        """The pool for a request's model. Workers that are listed without a model take any that has no pool of its
+        own; where all workers serve one model any name will do.
+
+        Raises:
+            NotFound: several models are served and this is none of them.
+        """
+        pools = self._pools[role]
+        pool = pools.get(model)
+        if pool is not None and pool.workers:
+            return pool
+        common = pools[None]
+        if common.workers:
+            return common
+        served = [pool for pool in pools.values() if pool.workers]
+        if len(served) > 1:
+            raise NotFound(f"the model {model!r} does not exist", code="model_not_found")
+        return served[0] if served else common
+
+    @property
+    def context(self) -> WorkerPool:
+        """The context workers that are listed without a model."""
+        return self._pools[Role.CONTEXT][None]
+
+    @property
+    def generation(self) -> WorkerPool:
+        """The generation workers that are listed without a model."""
+        return self._pools[Role.GENERATION][None]
 
     @property
     def ready(self) -> bool:
-        """Whether a request could be served now: a worker of each role, and not one worker for both legs."""
-        context = {worker.address for worker in self.context.available()}
-        generation = {worker.address for worker in self.generation.available()}
+        """Whether requests can be served: for one model a worker of each role answers its probes, and not one worker
+        is to run both legs. Ejection for failed legs does not count: it passes within seconds."""
+        return any(self._can_serve(model) for model in self._pools[Role.GENERATION])
+
+    def _can_serve(self, model: str | None) -> bool:
+        context, generation = (
+            {worker.address for worker in self._pools[role][model].answering}
+            if model in self._pools[role]
+            else set()
+            for role in Role
+        )
         return bool(context and generation) and len(context | generation) > 1
 
     @property
@@ -65,31 +146,191 @@ class Registry:
         versions = {worker.version for worker in self.workers if worker.ready}
         return versions.pop() if len(versions) == 1 else None
 
-    def start(self) -> None:
-        """Begin to probe the workers. Not being ready in time is logged and never ends the program."""
-        self._health.start()
+    # Who is listed
+
+    def apply(self, listed: Iterable[ListedWorker], *, source: str = STATIC) -> None:
+        """Take over a whole worker list. Legs in flight are never touched: a worker that is not listed any more
+        drains first, and one that comes back while it drains goes on with its counts.
+
+        Args:
+            listed: all workers that the source knows.
+            source: which list this replaces.
+        """
+        self._lists[source] = tuple(listed)
+        wanted: dict[_Key, ListedWorker] = {}
+        for each in (each for of_source in self._lists.values() for each in of_source):
+            wanted.setdefault((each.model, Role(each.role), each.address), each)
+        self._wanted = wanted
+        for key, worker in list(self._by_key.items()):
+            if key not in wanted:
+                self._delist(worker)
+        for key, each in wanted.items():
+            known = self._by_key.get(key)
+            if known is None:
+                known = self._add(key, each)
+            elif known.labels != each.labels:
+                known.labels = each.labels
+                known.domain = each.labels.get(DOMAIN_LABEL)
+                known.owner.invalidate()
+            if known is not None and each.draining:
+                self._delist(known)
+            elif known is not None and known.leaving:
+                self._relist(known)
+
+    def _add(self, key: _Key, listed: ListedWorker) -> Worker | None:
+        model, role, address = key
+        instance = self._instances.get(address)
+        if instance is None:
+            try:
+                instance = self._make_instance(address)
+            except TableFull as error:
+                _logger.error("worker %s is ignored: %s", address.text, error)
+                return None
+        pool = self._pool_of(role, model)
+        worker = self._by_key[key] = Worker(listed, instance, pool)
+        instance.workers.append(worker)
+        pool.workers.append(worker)
+        pool.invalidate()
+        worker.catch_up()
+        return worker
+
+    def _make_instance(self, address: WorkerAddress) -> Instance:
+        proxy = self._settings.proxy
+
+        def make_health(notify: Notify) -> Health:
+            return Health(
+                clock=self._clock,
+                eject_after=proxy.eject_after,
+                eject_seconds=proxy.eject_seconds,
+                slow_start_seconds=proxy.slow_start_seconds,
+                notify=notify,
+            )
+
+        column = self._columns.acquire(address)
+        connections = ConnectionPool(
+            address, connect_timeout=proxy.timeout_connect, max_connections=proxy.max_connections_per_worker
+        )
+        instance = self._instances[address] = Instance(address, connections, column, make_health)
+        self._monitor.watch(instance)
+        return instance
+
+    def _pool_of(self, role: Role, model: str | None) -> WorkerPool:
+        pool = self._pools[role].get(model)
+        if pool is None:
+            settings = self._settings
+            section = settings.context_servers if role is Role.CONTEXT else settings.generation_servers
+            pool = self._pools[role][model] = WorkerPool(
+                role,
+                model,
+                make_policy(section.router),
+                self._table,
+                clock=self._clock,
+                fail_open=settings.proxy.fail_open,
+                strict=settings.proxy.topology_strict,
+                on_empty=self._remove,
+            )
+        return pool
+
+    def _delist(self, worker: Worker) -> None:
+        if not worker.leaving:
+            worker.advance(Event.DELISTED)
+            worker.owner.invalidate()
+            _logger.info("%s worker %s is draining", worker.role, worker.address.text)
+        if not worker.in_flight:
+            self._remove(worker)
+
+    def _relist(self, worker: Worker) -> None:
+        worker.advance(Event.RELISTED)
+        worker.catch_up()
+        worker.owner.invalidate()
+
+    def _remove(self, worker: Worker) -> None:
+        """The last leg of a worker that is leaving has ended."""
+        key = (worker.model, worker.role, worker.address)
+        # One that is listed as draining stays, so that it is not taken for a new worker.
+        if worker.state is not State.DRAINING or key in self._wanted:
+            return
+        worker.advance(Event.EMPTY)
+        del self._by_key[key]
+        pool, instance = worker.owner, worker.instance
+        pool.workers.remove(worker)
+        pool.invalidate()
+        if not pool.workers and pool.model is not None:
+            del self._pools[pool.role][pool.model]
+        instance.workers.remove(worker)
+        if not instance.workers:
+            self._close_instance(instance)
+
+    def _close_instance(self, instance: Instance) -> None:
+        del self._instances[instance.address]
+        self._monitor.forget(instance)
+        self._columns.release(instance.address)
+        self._spawn(instance.connections.close())
+
+    # Life
+
+    def start(self, canary: Canary | None = None) -> None:
+        """Begin to probe the workers and to follow the sources. Not being ready in time is logged and never ends the
+        program.
+
+        Args:
+            canary: sends the request of the end-to-end canary, which runs only if it is configured.
+        """
+        self._monitor.start()
+        for source in self._sources:
+            self._spawn(self._follow(source))
+        interval = self._settings.proxy.canary_interval
+        if canary is not None and interval:
+            self._canary = CanaryMonitor(interval=interval, canary=canary, groups=self._groups)
+            self._canary.start()
         timeout = self._settings.server_start_timeout
         if timeout:
             loop = asyncio.get_running_loop()
             self._start_timer = loop.call_later(timeout, self._check_started)
 
+    def _groups(self) -> list[tuple[Sequence[Worker], Sequence[Worker]]]:
+        context = self._pools[Role.CONTEXT]
+        return [
+            (context[model].workers, pool.workers)
+            for model, pool in self._pools[Role.GENERATION].items()
+            if model in context
+        ]
+
+    async def _follow(self, source: Source) -> None:
+        while True:
+            try:
+                async for listed in source.changes():
+                    self.apply(listed, source=source.name)
+                return
+            except Exception:
+                _logger.exception("the worker list %s is lost; its last state is kept", source.name)
+                await asyncio.sleep(_SOURCE_PAUSE)
+
     def _check_started(self) -> None:
-        missing = [worker for worker in self.workers if not worker.ready]
-        if not self.ready:
-            names = (
-                ", ".join(f"{worker.role} {worker.address.text}" for worker in missing)
-                or "none are configured"
-            )
-            _logger.error(
-                "not ready after %g s, still trying; workers missing: %s",
-                self._settings.server_start_timeout,
-                names,
-            )
+        if self.ready:
+            return
+        missing = [f"{worker.role} {worker.address.text}" for worker in self.workers if not worker.ready]
+        _logger.error(
+            "not ready after %g s, still trying; workers missing: %s",
+            self._settings.server_start_timeout,
+            ", ".join(missing) or "none are configured",
+        )
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
         """Stop probing and close all connections."""
         if self._start_timer is not None:
             self._start_timer.cancel()
-        await self._health.close()
-        for worker in self.workers:
-            await worker.pool.close()
+        if self._canary is not None:
+            await self._canary.close()
+        await self._monitor.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for instance in self._instances.values():
+            await instance.connections.close()

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from proxy.config.address import WorkerAddress
-from proxy.upstream.pool import ConnectionPool
+from proxy.workers.states import Event, State, after
+
+if TYPE_CHECKING:
+    from proxy.config.listed_worker import ListedWorker
+    from proxy.workers.instance import Instance
+    from proxy.workers.pool import WorkerPool
+
+DOMAIN_LABEL = "domain"
 
 
 class Role(StrEnum):
@@ -16,25 +24,86 @@ class Role(StrEnum):
 
 
 class Worker:
-    """A worker in one role.
+    """A worker in one role, for one model.
+
+    Args:
+        listed: its entry of the worker list.
+        instance: the process.
+        owner: its pool.
 
     Attributes:
-        ready: answered its health probes; only ready workers get requests.
-        in_flight: legs that are running on it, kept by `Reservation` alone.
-        version, model: as the worker's last probe told, or None.
+        pool: the connections to it.
+        state: see `proxy.workers.states`.
+        in_flight: legs of this process that are running on it, kept by `Reservation` alone.
+        placed: how many legs it has got from this process.
+        labels, domain: from the worker list; `domain` is the label of that name or None.
+        column, seed: the instance's, at hand for placement.
     """
 
-    __slots__ = ("_heads", "address", "in_flight", "model", "pool", "ready", "role", "version")
+    __slots__ = (
+        "_heads",
+        "address",
+        "column",
+        "domain",
+        "health",
+        "in_flight",
+        "instance",
+        "labels",
+        "model",
+        "owner",
+        "placed",
+        "pool",
+        "role",
+        "seed",
+        "state",
+    )
 
-    def __init__(self, address: WorkerAddress, role: Role, pool: ConnectionPool) -> None:
-        self.address = address
-        self.role = role
-        self.pool = pool
-        self.ready = False
+    def __init__(self, listed: ListedWorker, instance: Instance, owner: WorkerPool) -> None:
+        self.address = listed.address
+        self.role = Role(listed.role)
+        self.model = listed.model
+        self.instance = instance
+        self.owner = owner
+        self.health = instance.health
+        self.pool = instance.connections
+        self.column = instance.column.number
+        self.seed = instance.seed
+        self.state = State.STARTING
         self.in_flight = 0
-        self.version: str | None = None
-        self.model: str | None = None
+        self.placed = 0
+        self.labels: Mapping[str, str] = listed.labels
+        self.domain = listed.labels.get(DOMAIN_LABEL)
         self._heads: dict[bytes, bytes] = {}
+
+    @property
+    def ready(self) -> bool:
+        """Answers probes and legs."""
+        return self.state is State.READY
+
+    @property
+    def leaving(self) -> bool:
+        """Draining or gone: gets no legs whatever its health."""
+        return self.state is State.DRAINING or self.state is State.GONE
+
+    @property
+    def version(self) -> str | None:
+        """As the worker told, or None."""
+        return self.instance.version
+
+    def advance(self, event: Event) -> None:
+        """Something has happened to the worker."""
+        self.state = after(self.state, event)
+
+    def catch_up(self) -> None:
+        """Take over the instance's condition after the worker has been listed (again)."""
+        if self.health.condition is State.READY:
+            self.advance(Event.ANSWERS)
+        elif self.health.condition is State.EJECTED:
+            self.advance(Event.FAILS)
+
+    def takes_legs(self, now: float) -> bool:
+        """Whether a leg may be placed on it."""
+        return not self.leaving and self.health.takes_legs(now)
 
     def request_head(self, target: bytes) -> bytes:
         """The beginning of a POST's head, up to the headers that differ between requests.

@@ -4,6 +4,7 @@ import yaml
 
 from proxy.config.address import parse_worker_address
 from proxy.config.errors import ConfigError
+from proxy.config.listed_worker import ListedWorker
 from proxy.config.load import load_settings
 from proxy.config.settings import ProxySettings, RouterSettings, ServerSection, Settings
 from proxy.config.sources import PROXY_KEYS, SECTION_KEYS, TOP_KEYS
@@ -101,6 +102,13 @@ def test_defaults_of_the_proxy_mapping():
         "drain_timeout": 600,
         "probe_interval": 1,
         "probe_timeout": 5,
+        "eject_after": 3,
+        "eject_seconds": 2,
+        "fail_open": True,
+        "slow_start_seconds": 10,
+        "canary_interval": 0,
+        "workers": (),
+        "topology_strict": False,
         "accept_prompt_token_ids": False,
         "worker_version": "jul",
         "unknown_fields": "drop",
@@ -154,6 +162,16 @@ PROXY_YAML = {
     "drain_timeout": 9,
     "probe_interval": 10,
     "probe_timeout": 11,
+    "eject_after": 5,
+    "eject_seconds": 1.5,
+    "fail_open": False,
+    "slow_start_seconds": 0,
+    "canary_interval": 30,
+    "workers": [
+        {"url": "c:1", "role": "context", "model": None, "labels": {"domain": "rack1", "zone": "a"}},
+        {"url": "g:1", "role": "generation", "model": "llama", "labels": {}},
+    ],
+    "topology_strict": True,
     "accept_prompt_token_ids": True,
     "worker_version": "new",
     "unknown_fields": "drop",
@@ -173,6 +191,10 @@ PROXY_RESULT = ProxySettings(
         "harmony_models": ("gpt-oss-120b",),
         "forward_headers": ("x-tenant",),
         "cors_allow_origins": ("https://example.com:8443",),
+        "workers": (
+            ListedWorker(*addresses("c:1"), "context", None, {"domain": "rack1", "zone": "a"}),
+            ListedWorker(*addresses("g:1"), "generation", "llama"),
+        ),
     }
 )
 
@@ -343,7 +365,16 @@ def test_resolved_is_plain_and_loads_again(load):
     assert settings.resolved()["context_servers"] == {
         "num_instances": 2,
         "urls": ["ctx0:8001", "ctx1:8001"],
-        "router": {"type": "round_robin"},
+        "router": {
+            "type": "round_robin",
+            "use_tokens": False,
+            "match_threshold": 0.75,
+            "tokens_per_block": None,
+            "use_token_ids": False,
+            "hash_skip_count": 0,
+            "max_sessions": 100_000,
+            "use_harmony": None,
+        },
     }
 
 

@@ -24,13 +24,6 @@ REFUSED_VALUES = {
     "otlp_config": {"otlp_traces_endpoint": "http://otel:4317"},
     "conversation_affinity_header_for_subagents": "x-parent",
     "subagent_affinity_scope": "both",
-    "router.use_tokens": True,
-    "router.match_threshold": 0.75,
-    "router.use_token_ids": True,
-    "router.hash_skip_count": 0,
-    "router.max_sessions": 100000,
-    "router.use_harmony": True,
-    "router.tokens_per_block": 32,
     "router.max_batch_size": 64,
     "router.custom_tokenizer": "x",
     "router.tokenizer_dir": "/models/x",
@@ -38,12 +31,8 @@ REFUSED_VALUES = {
     "router.track_routed_blocks": True,
     "router.load_weight": 0.25,
     "router.load_cap": 2,
-    "proxy.eject_after": 5,
-    "proxy.eject_seconds": 5,
-    "proxy.fail_open": False,
     "proxy.retry_budget": 0.5,
     "proxy.fallback_aggregated": "context_down",
-    "proxy.workers": [{"url": "a:1", "role": "context"}],
     "proxy.worker_dialect": "passthrough",
 }
 
@@ -118,16 +107,16 @@ def test_number_of_processes_is_bounded(load, value):
 
 
 def test_booleans_are_no_numbers(load):
-    with pytest.raises(ConfigError, match=r"proxy\.eject_after = false"):
-        load("proxy: {eject_after: false}")
+    with pytest.raises(ConfigError, match=r"proxy\.max_inflight = false"):
+        load("proxy: {max_inflight: false}")
     with pytest.raises(ConfigError, match=r"use_tokens = 0"):
         load("context_servers: {router: {use_tokens: 0}}")
 
 
-@pytest.mark.parametrize("kind", ["conversation", "Conversation", "KV_CACHE_AWARE"])
+@pytest.mark.parametrize("kind", ["kv_cache_aware", "KV_CACHE_AWARE"])
 def test_router_type_is_reported_before_its_arguments(load, kind):
     with pytest.raises(ConfigError, match=r"context_servers\.router\.type"):
-        load(f"context_servers: {{router: {{match_threshold: 0.5, load_cap: 2, type: {kind}}}}}")
+        load(f"context_servers: {{router: {{load_cap: 2, type: {kind}}}}}")
 
 
 @pytest.mark.parametrize(
@@ -176,16 +165,16 @@ def test_rows_are_unique_and_name_nothing_that_is_built():
 
 def test_scopes():
     assert "otlp_config" in not_built_keys("")
-    assert "workers" in not_built_keys("proxy")
-    assert {"type", "use_tokens"} <= not_built_keys("router")
+    assert "worker_dialect" in not_built_keys("proxy")
+    assert {"type", "load_cap"} <= not_built_keys("router")
     assert not any("." in name or name.startswith("-") for name in not_built_keys(""))
 
 
 def test_look_up():
-    row = find_not_built("router.type", "Conversation")
+    row = find_not_built("router.type", "KV_cache_aware")
     assert row is not None
-    assert row.value == "conversation"
-    assert not is_future_default(row, "conversation")
+    assert row.value == "kv_cache_aware"
+    assert not is_future_default(row, "kv_cache_aware")
     assert find_not_built("router.type", "load_balancing") is None
     assert find_not_built("port", 1) is None
 
@@ -196,8 +185,8 @@ def test_markdown_table_quotes_every_row():
     assert len(lines) == 2 + len(NOT_BUILT)
     assert all(line.count(" | ") == 3 for line in lines[2:])
     assert (
-        "| `router.type: conversation` | requests of one conversation are not kept together "
-        "| `load_balancing` | later |" in lines
+        "| `router.type: kv_cache_aware` | the KV cache events of the workers are not read "
+        "| `prefix` | later |" in lines
     )
 
 

@@ -32,8 +32,10 @@ def test_processes_share_a_buffer_and_readers_sum():
         legs, tokens = table.totals()
         assert legs[5] == 6
         assert tokens[5] == 3 << 40
-        assert [view[5] for view in table.rows_of_legs()] == [1, 2, 3]
-        assert [view[5] for view in table.rows_of_tokens()] == [1 << 40] * 3
+        some = np.array([5, 0])
+        assert table.legs_at(some, 6).tolist() == [6, 0]
+        assert table.tokens_at(some, 6).tolist() == [3 << 40, 0]
+        assert table.legs_of(5) == 6
     assert [table.own_legs[5] for table in tables] == [1, 2, 3]
 
 

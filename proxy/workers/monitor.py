@@ -1,0 +1,107 @@
+"""Keeps each worker's health up to date by probing its `/health`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+from proxy.workers.instance import Instance
+from proxy.workers.ping import Finding, Ping, Pinger
+
+# A worker that answers legs need not be asked every second whether it lives: this many times less often.
+_SELDOM = 5
+# As many workers are asked at once when they are listed; with more their first probes are spread over an interval.
+_AT_ONCE = 64
+
+_logger = logging.getLogger("proxy.workers")
+
+
+class HealthMonitor:
+    """Probes all instances in parallel, each in its own task.
+
+    Args:
+        interval: seconds between two probes of a worker.
+        timeout: seconds for one probe.
+        clock: seconds, monotonic; the one of the instances' health.
+    """
+
+    def __init__(self, *, interval: float, timeout: float, clock: Callable[[], float]) -> None:
+        self._interval = interval
+        self._timeout = timeout
+        self._clock = clock
+        self._running = False
+        self._tasks: dict[Instance, asyncio.Task[None]] = {}
+        self._waiting: list[Instance] = []
+
+    def start(self) -> None:
+        """Begin to probe."""
+        self._running = True
+        waiting, self._waiting = self._waiting, []
+        for instance in waiting:
+            self.watch(instance)
+
+    def watch(self, instance: Instance) -> None:
+        """Probe this instance too, once started."""
+        if not self._running:
+            self._waiting.append(instance)
+            return
+        delay = 0.0 if len(self._tasks) < _AT_ONCE else random.uniform(0, self._interval)  # noqa: S311
+        self._tasks[instance] = asyncio.create_task(self._probe(instance, delay))
+
+    def forget(self, instance: Instance) -> None:
+        """Probe it no more."""
+        task = self._tasks.pop(instance, None)
+        if task is not None:
+            task.cancel()
+        elif instance in self._waiting:
+            self._waiting.remove(instance)
+
+    async def close(self) -> None:
+        """Stop probing."""
+        self._running = False
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _probe(self, instance: Instance, delay: float) -> None:
+        health = instance.health
+        pinger = Pinger(instance.address, timeout=self._timeout)
+        identified = False
+        last = ""
+        try:
+            while True:
+                # Probes of many proxies and workers must not fall into step.
+                await asyncio.sleep(delay)
+                ping = await pinger.ping(fresh=health.suspicious)
+                # Version and model are asked for whenever the worker comes back: it may be another one.
+                identified &= ping.finding is Finding.HEALTHY
+                if ping.finding is Finding.HEALTHY and not identified:
+                    instance.version, instance.models = await pinger.identify()
+                    identified = True
+                if ping.detail != last:
+                    last = ping.detail
+                    if last:
+                        _logger.info("probe of worker %s: %s", instance.address.text, last)
+                _apply(instance, ping)
+                delay = self._interval * random.uniform(0.9, 1.1) * self._factor(instance)  # noqa: S311
+        finally:
+            await pinger.close()
+
+    def _factor(self, instance: Instance) -> int:
+        health = instance.health
+        fresh = not health.suspicious and self._clock() - health.last_answer < self._interval
+        return _SELDOM if fresh else 1
+
+
+def _apply(instance: Instance, ping: Ping) -> None:
+    health = instance.health
+    if ping.finding is Finding.HEALTHY:
+        health.probe_answered(ping.seconds)
+    elif ping.finding is Finding.LOADING:
+        health.probe_found_loading()
+    else:
+        health.probe_failed(timed_out=ping.finding is Finding.SILENT)

@@ -1,0 +1,139 @@
+"""Health probes that cost little: one kept connection of the proxy's own worker client per worker.
+
+A probe comes every second and workers keep idle connections for 5 s, so the connection serves again and again. One
+that was closed meanwhile is replaced within the same probe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum, auto
+from time import perf_counter
+from typing import Any
+
+import msgspec
+
+from proxy.config.address import WorkerAddress
+from proxy.errors import ConnectFailed, ConnectionBroken, InternalFault, LegTimeout, ProxyError, Retry
+from proxy.upstream.connection import Answer, WorkerConnection
+from proxy.upstream.head import ResponseHead
+from proxy.upstream.pool import ConnectionPool
+from proxy.workers.probe import models_of, starting_code, version_of
+
+# The answers are small; more is not read, so that a wrong server cannot fill the memory.
+_LONGEST_BODY = 256 * 1024
+_LONGEST_DETAIL = 120
+
+
+class Finding(Enum):
+    """What a probe found."""
+
+    HEALTHY = auto()
+    LOADING = auto()
+    """It answers, but still loads its model."""
+    UNHEALTHY = auto()
+    """It answers otherwise, or cannot be reached."""
+    SILENT = auto()
+    """It did not answer in time."""
+
+
+class Ping(msgspec.Struct, frozen=True):
+    """The result of one probe: `seconds` until the answer, `detail` says what is wrong."""
+
+    finding: Finding
+    seconds: float = 0.0
+    detail: str = ""
+
+
+class Pinger:
+    """Probes one worker. To be made inside the event loop.
+
+    Args:
+        address: of the worker.
+        timeout: seconds for one probe, connecting included.
+    """
+
+    def __init__(self, address: WorkerAddress, *, timeout: float) -> None:
+        self._address = address
+        self._timeout = timeout
+        self._connections = ConnectionPool(address, connect_timeout=0)
+
+    async def ping(self, *, fresh: bool = False) -> Ping:
+        """Ask for `/health`; never raises (but can be cancelled).
+
+        Args:
+            fresh: over a new connection.
+        """
+        began = perf_counter()
+        try:
+            async with asyncio.timeout(self._timeout):
+                answer = await self._get(b"/health", fresh=fresh)
+        except (TimeoutError, LegTimeout):
+            return Ping(Finding.SILENT, detail=f"no answer within {self._timeout:g} s")
+        except ProxyError as error:
+            return Ping(Finding.UNHEALTHY, detail=error.message)
+        seconds = perf_counter() - began
+        status = answer.head.status
+        if 200 <= status < 300:
+            return Ping(Finding.HEALTHY, seconds)
+        if status == 503 and _says_starting(answer):
+            return Ping(Finding.LOADING, seconds)
+        body = " ".join(answer.body[:_LONGEST_DETAIL].decode("utf-8", "replace").split())
+        return Ping(Finding.UNHEALTHY, seconds, f"status {status}: {body}")
+
+    async def identify(self) -> tuple[str | None, tuple[str, ...]]:
+        """The worker's version and models; None and empty where it does not tell. Never raises."""
+        return version_of(await self._json(b"/version")), models_of(await self._json(b"/v1/models"))
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._connections.close()
+
+    async def _json(self, path: bytes) -> Any:
+        try:
+            async with asyncio.timeout(self._timeout):
+                answer = await self._get(path)
+            return msgspec.json.decode(answer.body) if answer.head.status == 200 else None
+        except (ProxyError, TimeoutError, msgspec.DecodeError, RecursionError):
+            return None  # the worker is healthy; what it does not tell stays unknown
+
+    async def _get(self, path: bytes, *, fresh: bool = False) -> Answer:
+        request = b"GET %b HTTP/1.1\r\nhost: %b\r\naccept: */*\r\n\r\n" % (path, self._address.authority)
+        connection = self._connections.take_idle()
+        if connection is not None and not fresh:
+            try:
+                return await _exchange(connection, request)
+            except ConnectionBroken as error:
+                # The worker closed it; anything else is a finding.
+                if error.retry is not Retry.REUSED_ONLY:
+                    raise
+        elif connection is not None:
+            connection.close()
+        attempt = self._connections.connect()
+        try:
+            connection = await attempt.future
+        except asyncio.CancelledError:
+            attempt.abort(0, ConnectFailed("cancelled"))
+            raise
+        return await _exchange(connection, request)
+
+
+async def _exchange(connection: WorkerConnection, request: bytes) -> Answer:
+    exchange = connection.send((request,))
+    head = await connection.head()
+    if _is_small(head):
+        return await connection.rest()
+    # An answer without a length, or a huge one: its status says enough.
+    connection.abort(exchange, InternalFault("not read"))
+    return Answer(head, b"")
+
+
+def _is_small(head: ResponseHead) -> bool:
+    length = head.get(b"content-length")
+    return length is not None and length.isdigit() and int(length) <= _LONGEST_BODY
+
+
+def _says_starting(answer: Answer) -> bool:
+    """See `proxy.workers.probe.is_starting`."""
+    state = answer.head.get(b"x-trtllm-server-state")
+    return (state is not None and state.lower() == b"starting") or starting_code(answer.body)
