@@ -36,7 +36,7 @@ class RawClient:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(SECONDS)
         self.socket.connect(("127.0.0.1", port))
-        self.data = b""
+        self.data = bytearray()
 
     def __enter__(self) -> "RawClient":
         return self
@@ -57,22 +57,23 @@ class RawClient:
         """Everything up to and with ``mark``."""
         while mark not in self.data:
             assert self.read(), f"the connection ended after {self.data!r}"
-        end = self.data.index(mark) + len(mark)
-        found, self.data = self.data[:end], self.data[end:]
-        return found
+        return self._take(self.data.index(mark) + len(mark))
 
     def read_size(self, size: int) -> bytes:
         """Exactly so many bytes."""
         while len(self.data) < size:
             assert self.read(), f"the connection ended after {self.data!r}"
-        found, self.data = self.data[:size], self.data[size:]
-        return found
+        return self._take(size)
 
     def read_to_end(self) -> bytes:
         """Everything up to the end of the connection."""
         while self.read():
             pass
-        found, self.data = self.data, b""
+        return self._take(len(self.data))
+
+    def _take(self, size: int) -> bytes:
+        found = bytes(self.data[:size])
+        del self.data[:size]
         return found
 
     def read_answer(self) -> tuple[int, bytes, bytes]:
@@ -83,14 +84,14 @@ class RawClient:
         if length is not None:
             return status, head, self.read_size(int(length[1]))
         assert b"transfer-encoding: chunked" in head, head
-        body = b""
+        pieces = []
         while True:
             size = int(self.read_until(b"\r\n"), 16)
             piece = self.read_size(size + 2)
             assert piece.endswith(b"\r\n")
-            body += piece[:-2]
+            pieces.append(piece[:-2])
             if not size:
-                return status, head, body
+                return status, head, b"".join(pieces)
 
     def is_closed(self, seconds: float = SECONDS) -> bool:
         """Whether the other side closes within the time, without another byte."""

@@ -51,7 +51,7 @@ class TestSignals:
             idle.send(request(b"", path="/health", method="GET", length=False))
             assert idle.read_answer()[0] == 200
             client.send(request(body))
-            client.data = client.read_until(b"\r\n\r\n")
+            client.data[:0] = client.read_until(b"\r\n\r\n")
             proxy.program.terminate()
             eventually(lambda: proxy.get("/health/ready").status_code == 503, 2, "unready")
             assert proxy.get("/health").status_code == 503
