@@ -85,12 +85,12 @@ class Child:
         return self.read(patience)
 
     def stop(self) -> None:
-        """End it: end of input, then SIGTERM, then SIGKILL to its group."""
+        """End it: end of input, then SIGTERM, then SIGKILL to its group; nothing waits for a graceful drain."""
         if self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
             self._wait(2.0)
-        for number, patience in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 10.0)):
+        for number, patience in ((signal.SIGTERM, 0.5), (signal.SIGKILL, 10.0)):
             if self.alive:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.pid, number)

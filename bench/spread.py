@@ -19,7 +19,7 @@ class Spread:
         """`0.21 (0.20 to 0.23)` with so many significant digits."""
         if not self.count:
             return ""
-        if self.count == 1:
+        if self.count == 1 or self.low == self.high:
             return significant(self.median, digits)
         median, low, high = (significant(value, digits) for value in (self.median, self.low, self.high))
         return f"{median} ({low} to {high})"
@@ -47,5 +47,7 @@ def significant(value: float, digits: int) -> str:
         return ""
     if value == 0:
         return "0"
+    if value == round(value):
+        return f"{value:,.0f}"
     places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     return f"{value:,.{min(places, 6)}f}"

@@ -20,7 +20,7 @@ def test_quantile():
 def test_spread_ignores_what_was_not_measured():
     found = spread([3.0, NAN, 1.0, 2.0])
     assert (found.median, found.low, found.high, found.count) == (2.0, 1.0, 3.0, 3)
-    assert found.text() == "2.00 (1.00 to 3.00)"
+    assert found.text() == "2 (1 to 3)"
     assert spread([]).text() == ""
 
 
