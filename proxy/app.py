@@ -16,6 +16,7 @@ from proxy.endpoints.metrics import MetricsEndpoint
 from proxy.endpoints.models import ModelsEndpoint
 from proxy.fleet.member import Member, SoleMember
 from proxy.lifecycle.service import Service
+from proxy.middleware.affinity import AffinityMiddleware
 from proxy.middleware.body import BodyMiddleware
 from proxy.middleware.errors import ErrorsMiddleware
 from proxy.middleware.field_policy import FieldPolicyMiddleware
@@ -70,6 +71,9 @@ def _inference(service: Service, *, path: str, chat: bool) -> ASGIApp:
         policy=service.chat_policy if chat else service.completions_policy,
         allow_chat_template=settings.allow_request_chat_template,
     )
+    needs = service.registry.needs
+    if needs:
+        app = AffinityMiddleware(app, needs=needs)
     return BodyMiddleware(app, max_bytes=settings.proxy.max_body_bytes)
 
 

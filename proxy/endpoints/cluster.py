@@ -7,6 +7,7 @@ from starlette.types import Receive, Scope, Send
 from proxy import __version__
 from proxy.endpoints.answer import send_json
 from proxy.lifecycle.service import Service
+from proxy.workers.worker import Role
 
 
 class ClusterInfoEndpoint:
@@ -21,8 +22,8 @@ class ClusterInfoEndpoint:
         info = {
             "is_ready": self._service.ready,
             "server_lists": {
-                "context": [worker.address.text for worker in registry.context.workers],
-                "generation": [worker.address.text for worker in registry.generation.workers],
+                "context": [worker.address.text for worker in registry.of_role(Role.CONTEXT)],
+                "generation": [worker.address.text for worker in registry.of_role(Role.GENERATION)],
             },
         }
         await send_json(send, 200, info)

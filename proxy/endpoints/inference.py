@@ -64,6 +64,7 @@ class InferenceEndpoint:
             response_headers=response_headers,
             total=self._total(scope["headers"]),
             priority=self._priority(scope["headers"], body),
+            placement=body.placement,
         ).run()
         if self._keep_alive and request.stream:
             running = kept_alive(

@@ -35,6 +35,7 @@ from proxy.lifecycle.headers import to_client
 from proxy.lifecycle.leg import Leg
 from proxy.lifecycle.priority import DEFAULT_PRIORITY
 from proxy.lifecycle.watch import Watch
+from proxy.placement.policy import NO_PLACEMENT, Placement
 from proxy.wire import finished, sse
 from proxy.wire.answers import clean_answer
 from proxy.wire.errors import BrokenHandOff
@@ -43,6 +44,7 @@ from proxy.wire.history import last_message
 from proxy.wire.legs import context_body, generation_body, generation_parameters
 from proxy.wire.members import JSONBytes, Members, is_null
 from proxy.wire.signing import AUTH_HEADER, sign_parameters
+from proxy.workers.worker import Role
 
 if TYPE_CHECKING:
     from proxy.config.address import WorkerAddress
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from proxy.upstream.connection import Answer
     from proxy.upstream.head import ResponseHead
     from proxy.wire.request import InferenceRequest
+    from proxy.workers.pool import WorkerPool
 
 _EVENT_STREAM = b"text/event-stream"
 
@@ -69,11 +72,13 @@ class ContextFirst:
         response_headers: headers that every answer to this client carries.
         total: seconds for the whole request, 0 = no limit.
         priority: in the queue, 0 to 1, higher first.
+        placement: what the placement policies know of the request.
     """
 
     __slots__ = (
         "_client",
         "_headers",
+        "_placement",
         "_priority",
         "_record",
         "_request",
@@ -95,6 +100,7 @@ class ContextFirst:
         response_headers: Headers,
         total: float = 0.0,
         priority: float = DEFAULT_PRIORITY,
+        placement: Placement = NO_PLACEMENT,
     ) -> None:
         self._service = service
         self._request = request
@@ -104,6 +110,7 @@ class ContextFirst:
         self._headers = headers
         self._response_headers = response_headers
         self._priority = priority
+        self._placement = placement
         stall_timeout = service.settings.proxy.client_stall_timeout
         self._watch = Watch(client, service.loop, stall_timeout=stall_timeout, total=total)
 
@@ -175,12 +182,16 @@ class ContextFirst:
             service.version,
             base64_ids=service.base64_ids(self._request),
         )
-        with service.registry.context.reserve(avoid=avoid) as worker:
+        with self._pool(Role.CONTEXT).reserve(self._placement, avoid=avoid) as worker:
             record.context_worker = worker
             record.context_sent = perf_counter()
             seconds = service.settings.proxy.timeout_context
             leg = Leg(worker, self._target, self._headers, self._watch, phase="context", seconds=seconds)
             return await leg.collect((body,), fresh=fresh)
+
+    def _pool(self, role: Role) -> WorkerPool:
+        model = self._request.model
+        return self._service.registry.pool(role, self._service.settings.proxy.model_aliases.get(model, model))
 
     async def _finish_from_context(self, answer: ContextAnswer) -> None:
         """The context worker's answer is the whole answer."""
@@ -206,12 +217,15 @@ class ContextFirst:
         record.disagg_request_id = answer.request_id
         body, headers = self._generation_leg(answer, self._request.members)
         attempts = 1 + service.settings.max_retries
-        exclude = (record.context_worker.address,) if record.context_worker else ()
+        near = record.context_worker
+        exclude = (near.address,) if near else ()
         failed: set[WorkerAddress] = set()
         fresh = sent = False
         while True:
             try:
-                with service.registry.generation.reserve(exclude=exclude, avoid=failed) as worker:
+                with self._pool(Role.GENERATION).reserve(
+                    self._placement, exclude=exclude, avoid=failed, near=near
+                ) as worker:
                     record.generation_worker = worker
                     record.generation_sent = perf_counter()
                     seconds = service.settings.proxy.timeout_first_byte
@@ -248,7 +262,7 @@ class ContextFirst:
         members = {name: value for name, value in self._request.members.items() if name != "stream_options"}
         members["stream"] = msgspec.Raw(b"true")
         body, headers = self._generation_leg(answer, members)
-        orphans.drain(self._service.registry.generation, self._target, headers, body)
+        orphans.drain(self._pool(Role.GENERATION), self._target, headers, body)
 
     def _generation_leg(self, answer: ContextAnswer, members: Members) -> tuple[Sequence[JSONBytes], bytes]:
         request, settings = self._request, self._service.settings

@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from proxy.errors import BodyTooLarge, ClientGone, EncodedBody, InvalidRequest
 from proxy.lifecycle.client import EXTENSION, Client, PlainClient, RelayClient
 from proxy.lifecycle.record import RECORD
+from proxy.placement.policy import NO_PLACEMENT, Placement
 from proxy.wire.errors import MalformedJSON
 from proxy.wire.members import Members, split_object
 
@@ -22,11 +23,13 @@ class RequestBody(msgspec.Struct):
         members: top-level members as raw slices; the field policy replaces them.
         client: told the answer. Nobody calls `receive` again.
         priority: the member of that name, which the field policy may drop, but not before the queue has seen it.
+        placement: what the placement policies know of it.
     """
 
     members: Members
     client: Client
     priority: msgspec.Raw | None = None
+    placement: Placement = NO_PLACEMENT
 
 
 class BodyMiddleware:

@@ -13,6 +13,7 @@ from proxy.config.listed_worker import ListedWorker
 from proxy.errors import NotFound
 from proxy.placement.columns import ColumnAllocator, LocalColumns, TableFull
 from proxy.placement.load_table import LoadTable
+from proxy.placement.policy import Needs
 from proxy.placement.table import make_policy
 from proxy.upstream.pool import ConnectionPool
 from proxy.workers.canary import Canary, CanaryMonitor
@@ -116,14 +117,12 @@ class Registry:
         return served[0] if served else common
 
     @property
-    def context(self) -> WorkerPool:
-        """The context workers that are listed without a model."""
-        return self._pools[Role.CONTEXT][None]
-
-    @property
-    def generation(self) -> WorkerPool:
-        """The generation workers that are listed without a model."""
-        return self._pools[Role.GENERATION][None]
+    def needs(self) -> Needs:
+        """What the policies of both roles need to know of a request."""
+        needs = Needs.NOTHING
+        for pool in self.pools:
+            needs |= pool.policy.needs
+        return needs
 
     @property
     def ready(self) -> bool:
