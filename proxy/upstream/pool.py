@@ -12,7 +12,7 @@ import contextlib
 import socket
 import ssl
 from collections import deque
-from typing import Any
+from typing import Any, cast
 
 from proxy.config.address import WorkerAddress
 from proxy.errors import ConnectFailed, LegTimeout, ProxyError, Retry
@@ -56,10 +56,16 @@ class ConnectionPool:
         address: where the worker listens.
         connect_timeout: seconds for name resolution, TCP and TLS together; 0 = no limit.
         max_connections: 0 = no limit.
+        tls: for `https` addresses; the system's trusted authorities when None.
     """
 
     def __init__(
-        self, address: WorkerAddress, *, connect_timeout: float = 5.0, max_connections: int = 0
+        self,
+        address: WorkerAddress,
+        *,
+        connect_timeout: float = 5.0,
+        max_connections: int = 0,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.address = address
         self._connect_timeout = connect_timeout or None
@@ -67,11 +73,11 @@ class ConnectionPool:
         self._loop = asyncio.get_running_loop()
         self._idle: list[WorkerConnection] = []
         self._open: set[WorkerConnection] = set()
-        self._connecting: set[asyncio.Task[None]] = set()
+        self._connecting: dict[asyncio.Task[None], ConnectAttempt] = {}
         self._waiting: deque[ConnectAttempt] = deque()
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
-        self._tls = ssl.create_default_context() if address.scheme == "https" else None
+        self._tls = (tls or ssl.create_default_context()) if address.scheme == "https" else None
 
     @property
     def open_connections(self) -> int:
@@ -85,10 +91,10 @@ class ConnectionPool:
 
     def take_idle(self) -> WorkerConnection | None:
         """The most recently used idle connection, or None."""
-        oldest = self._loop.time() - IDLE_LIMIT
+        now = self._loop.time()
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable and connection.idle_since > oldest:
+            if connection.usable and now < connection.idle_since + IDLE_LIMIT:
                 return connection
             connection.close()
         return None
@@ -158,12 +164,15 @@ class ConnectionPool:
 
     def _start(self, attempt: ConnectAttempt) -> None:
         task = self._loop.create_task(self._connect(attempt))
-        self._connecting.add(task)
+        self._connecting[task] = attempt
         task.add_done_callback(self._connected)
 
     def _connected(self, task: asyncio.Task[None]) -> None:
-        self._connecting.discard(task)
-        self._start_waiting()  # a failed attempt has freed its place
+        attempt = self._connecting.pop(task, None)
+        if attempt is not None:
+            # Failed, which has freed its place, or cancelled, perhaps before it began.
+            attempt.abort(0, ConnectFailed("the connection pool is closed"))
+            self._start_waiting()
 
     async def _connect(self, attempt: ConnectAttempt) -> None:
         try:
@@ -173,14 +182,12 @@ class ConnectionPool:
             timeout = LegTimeout("connecting to the worker took too long")
             timeout.retry = Retry.BEFORE_HAND_OFF  # nothing was sent
             attempt.abort(0, timeout)
-        except asyncio.CancelledError:
-            attempt.abort(0, ConnectFailed("the connection pool is closed"))
-            raise
         except Exception as error:
             # OSErrors (those of ssl and socket included), and UnicodeError for a name that no resolver takes.
             attempt.abort(0, ConnectFailed(f"no connection to the worker ({type(error).__name__})"))
         else:
             self._open.add(connection)
+            self._connecting.pop(cast("asyncio.Task[None]", asyncio.current_task()), None)
             if attempt.future.done():
                 self.give_back(connection)  # whoever wanted it has left
             else:
@@ -208,9 +215,9 @@ class ConnectionPool:
     def _close_expired(self) -> None:
         """Close idle connections that are too old; the list is in order of age."""
         self._sweep = None
-        oldest = self._loop.time() - IDLE_LIMIT
+        now = self._loop.time()
         expired = 0
-        while expired < len(self._idle) and self._idle[expired].idle_since <= oldest:
+        while expired < len(self._idle) and self._idle[expired].idle_since + IDLE_LIMIT <= now:
             expired += 1
         for connection in self._idle[:expired]:
             connection.close()
