@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
-from upstream_fakes import REQUEST, FakeConnections, Sink, settle
+from fake_pool import REQUEST, FakeConnections, Sink, settle
 
 from proxy.errors import ConnectionBroken, Retry
 from proxy.upstream.connection import WorkerConnection

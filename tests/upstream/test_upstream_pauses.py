@@ -2,8 +2,8 @@
 
 import asyncio
 
+from fake_pool import REQUEST, FakeConnections, Sink, settle
 from fake_transport import FakeTransport
-from upstream_fakes import REQUEST, FakeConnections, Sink, settle
 
 from proxy.upstream.connection import WorkerConnection
 

@@ -6,7 +6,7 @@ import socket
 import ssl
 
 import pytest
-from upstream_fakes import REQUEST, FakeConnections, settle
+from fake_pool import REQUEST, FakeConnections, settle
 
 from proxy.errors import ClientGone, ConnectFailed, LegTimeout, Retry
 from proxy.upstream.connection import WorkerConnection

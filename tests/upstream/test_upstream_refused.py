@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from upstream_fakes import REQUEST, FakeConnections, Sink, settle
+from fake_pool import REQUEST, FakeConnections, Sink, settle
 
 from proxy.errors import BrokenAnswer
 from proxy.upstream.head import ResponseHead, body_reader, parse_head

@@ -204,6 +204,7 @@ async def test_pauses_reach_the_worker() -> None:
 
     async def pouring(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal sent
+        await reader.readexactly(len(b"".join(REQUEST)))
         with contextlib.suppress(ConnectionError):
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % total)
             while sent < total:
