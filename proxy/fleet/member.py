@@ -109,7 +109,8 @@ class SoleMember:
         self.columns: ColumnAllocator = LocalColumns(self.load_table.columns)
         self.metrics = SharedMetrics.private()
         self.row = self.metrics.rows[0]
-        self.row.open(os.getpid())
+        self.row.open()
+        self.row.announce(os.getpid())
         self.listeners: list[socket.socket] | None = None
         self.orphaned: Callable[[], None] = _nothing
 
@@ -158,7 +159,7 @@ class FleetMember:
         )
         self.metrics = SharedMetrics(map_memory(handover.metrics), metrics_rows(handover.processes))
         self.row = self.metrics.rows[handover.index]
-        self.row.open(os.getpid())
+        self.row.open()
         for descriptor in (handover.load_table, handover.metrics):
             os.close(descriptor)
         self.listeners: list[socket.socket] | None = [
@@ -193,6 +194,7 @@ class FleetMember:
 
     def serving(self) -> None:
         """See `Member`."""
+        self.row.announce(os.getpid())
         self._channel.notify("serving")
 
     def closing(self) -> None:

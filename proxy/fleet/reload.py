@@ -6,8 +6,9 @@ import logging
 from collections.abc import Callable
 
 from proxy.config.errors import ConfigError
-from proxy.config.reload import changes_for_restart, with_workers_of
+from proxy.config.reload import changes_for_restart
 from proxy.config.settings import Settings
+from proxy.fleet.worker_lists import WorkerLists
 
 Reload = Callable[[], Settings]
 """Reads the configuration again; raises `ConfigError`."""
@@ -22,15 +23,11 @@ def reloaded(current: Settings, reload: Reload) -> Settings | None:
     except ConfigError as error:
         _logger.error("the configuration was read again and is not used: %s", error)
         return None
-    settings = with_workers_of(current, new)
+    settings = WorkerLists.of(new).put_into(current)
     for warning in new.warnings:
         _logger.warning("%s", warning)
     waiting = changes_for_restart(current, new)
     if waiting:
         _logger.warning("these keys changed and take effect at the next start: %s", ", ".join(waiting))
-    _logger.info(
-        "the configuration was read again: %d context and %d generation workers",
-        len(settings.context_servers.urls),
-        len(settings.generation_servers.urls),
-    )
+    _logger.info("the configuration was read again: %d workers", len(settings.workers))
     return settings

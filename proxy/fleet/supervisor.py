@@ -21,7 +21,7 @@ from proxy.fleet.listeners import Listeners
 from proxy.fleet.member import metrics_rows
 from proxy.fleet.memory import create_memory, map_memory
 from proxy.fleet.reload import Reload, reloaded
-from proxy.fleet.worker_lists import WORKERS, WorkerLists
+from proxy.fleet.worker_lists import WORKERS, WorkerLists, addresses_of
 from proxy.placement.columns import TableFull
 from proxy.placement.load_table import DEFAULT_COLUMNS, LoadTable
 from proxy.telemetry.names import PROCESS_RESTARTS
@@ -143,7 +143,7 @@ class Supervisor:
             load_table=self._load_memory,
             metrics=self._metrics_memory,
             columns=DEFAULT_COLUMNS,
-            grants=self._grants(child, WorkerLists.of(self._settings).all),
+            grants=self._grants(child, addresses_of(self._settings)),
             kept=tuple(self._kept.values()),
             successor=successor,
         )
@@ -299,11 +299,11 @@ class Supervisor:
             )
         # One change after the other, so that all processes end with the same lists.
         async with self._changing_workers:
-            lists = WorkerLists.read(arguments)
-            self._settings = lists.put_into(self._settings)
+            self._settings = WorkerLists.read(arguments).put_into(self._settings)
+            addresses = addresses_of(self._settings)
             return list(
                 await asyncio.gather(
-                    *(self._ask(child, command, arguments, lists.all) for child in self._children)
+                    *(self._ask(child, command, arguments, addresses) for child in self._children)
                 )
             )
 

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from proxy.config.address import WorkerAddress, parse_worker_address
+from proxy.config.address import WorkerAddress
+from proxy.config.listed_worker import ListedWorker
 from proxy.config.settings import ServerSection, Settings
 
 WORKERS = "workers"
@@ -15,18 +16,16 @@ WORKERS = "workers"
 
 
 class WorkerLists(msgspec.Struct, frozen=True):
-    """The addresses of each role, as text."""
+    """All keys that list workers: the sections' `urls`, and `proxy.workers`."""
 
-    context: tuple[str, ...]
-    generation: tuple[str, ...]
+    context: tuple[WorkerAddress, ...]
+    generation: tuple[WorkerAddress, ...]
+    listed: tuple[ListedWorker, ...]
 
     @classmethod
     def of(cls, settings: Settings) -> WorkerLists:
         """Those of a configuration."""
-        return cls(
-            tuple(address.text for address in settings.context_servers.urls),
-            tuple(address.text for address in settings.generation_servers.urls),
-        )
+        return cls(settings.context_servers.urls, settings.generation_servers.urls, settings.proxy.workers)
 
     @classmethod
     def read(cls, arguments: Any) -> WorkerLists:
@@ -34,9 +33,9 @@ class WorkerLists(msgspec.Struct, frozen=True):
         return msgspec.convert(arguments, cls)
 
     @property
-    def arguments(self) -> dict[str, list[str]]:
-        """For the command."""
-        return {"context": list(self.context), "generation": list(self.generation)}
+    def arguments(self) -> Any:
+        """For the command: plain JSON values."""
+        return msgspec.to_builtins(self)
 
     def put_into(self, settings: Settings) -> Settings:
         """A configuration with these lists."""
@@ -44,18 +43,14 @@ class WorkerLists(msgspec.Struct, frozen=True):
             settings,
             context_servers=_with_urls(settings.context_servers, self.context),
             generation_servers=_with_urls(settings.generation_servers, self.generation),
+            proxy=replace(settings.proxy, workers=self.listed),
         )
 
-    @property
-    def all(self) -> list[str]:
-        """Every address once."""
-        return list(dict.fromkeys((*self.context, *self.generation)))
+
+def addresses_of(settings: Settings) -> list[str]:
+    """Every worker's address once, as text."""
+    return list(dict.fromkeys(worker.address.text for worker in settings.workers))
 
 
-def parsed(addresses: tuple[str, ...]) -> tuple[WorkerAddress, ...]:
-    """Back to addresses."""
-    return tuple(map(parse_worker_address, addresses))
-
-
-def _with_urls(section: ServerSection, addresses: tuple[str, ...]) -> ServerSection:
-    return replace(section, urls=parsed(addresses), num_instances=len(addresses))
+def _with_urls(section: ServerSection, addresses: tuple[WorkerAddress, ...]) -> ServerSection:
+    return replace(section, urls=addresses, num_instances=len(addresses))

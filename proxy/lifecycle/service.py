@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from proxy.admission.setup import make_admission
 from proxy.fleet.member import Member, SoleMember
+from proxy.fleet.worker_lists import WORKERS, WorkerLists
 from proxy.lifecycle.orphans import OrphanDrains
 from proxy.wire.fields.policy import FieldPolicy
 from proxy.wire.ids import RequestIds
@@ -24,7 +25,7 @@ class Service:
     """Made inside the event loop, once per process; `start` and `close` frame its life.
 
     Attributes:
-        settings: the configuration.
+        settings: the configuration in force; its worker lists may be replaced.
         member: this process's place among the processes of the fleet.
         registry: the workers.
         admission: limits, queue and pause.
@@ -67,8 +68,15 @@ class Service:
         return [None for worker in self.registry.workers if worker.role is role and worker.ready]
 
     def start(self) -> None:
-        """Begin to probe the workers."""
+        """Begin to probe the workers, and to take other lists of them."""
         self.registry.start()
+        self.member.commands.register(WORKERS, self._change_workers)
+
+    async def _change_workers(self, arguments: Any) -> None:
+        settings = WorkerLists.read(arguments).put_into(self.settings)
+        await self.member.prepare(worker.address for worker in settings.workers)
+        self.settings = settings
+        self.registry.apply(settings.workers)
 
     async def close(self) -> None:
         """End the drains of orphans and close all connections to the workers."""

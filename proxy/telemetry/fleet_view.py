@@ -28,7 +28,7 @@ class FleetView:
 
     @property
     def processes(self) -> int:
-        """Rows with a writer."""
+        """Processes that serve."""
         return sum(row.writer != 0 for row in self._memory.rows)
 
     def counters(self, metric: Metric) -> dict[Labels, int]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 
 from proxy.lifecycle.service import Service
 from proxy.telemetry import names
 from proxy.telemetry.gauges import Sample, Source
-from proxy.workers.worker import Worker
+from proxy.telemetry.shared import Labels
 
 Traffic = Callable[[], tuple[int, int]]
 """Tells requests in flight and open client connections."""
@@ -17,10 +18,16 @@ def service_gauges(service: Service, traffic: Traffic) -> list[tuple[names.Metri
     """All sources of a service and its server."""
     registry = service.registry
 
-    def per_worker(value: Callable[[Worker], float]) -> Source:
-        return lambda: [
-            ((str(worker.role), worker.address.text), value(worker)) for worker in registry.workers
-        ]
+    def in_flight() -> Iterable[Sample]:
+        # A worker that serves several models is listed once for each.
+        sums: Counter[Labels] = Counter()
+        for worker in registry.workers:
+            sums[str(worker.role), worker.address.text] += worker.in_flight
+        return sums.items()
+
+    def ready() -> Iterator[Sample]:
+        for worker in registry.workers:
+            yield (str(worker.role), worker.address.text), worker.ready
 
     def connections() -> Iterator[Sample]:
         for worker in registry.workers:
@@ -32,8 +39,8 @@ def service_gauges(service: Service, traffic: Traffic) -> list[tuple[names.Metri
     return [
         (names.REQUESTS_IN_FLIGHT, lambda: [((), traffic()[0])]),
         (names.CONNECTIONS, lambda: [((), traffic()[1])]),
-        (names.WORKER_IN_FLIGHT, per_worker(lambda worker: worker.in_flight)),
-        (names.WORKER_READY, per_worker(lambda worker: worker.ready)),
+        (names.WORKER_IN_FLIGHT, in_flight),
+        (names.WORKER_READY, ready),
         (names.WORKER_CONNECTIONS, connections),
         (names.READY, lambda: [((), service.ready)]),
     ]

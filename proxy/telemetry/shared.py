@@ -2,7 +2,7 @@
 
 A row is::
 
-    header     8 int64: layout version, used bytes of the directory, pid of the writer (0 = nobody), reserved
+    header     8 int64: layout version, used bytes of the directory, pid of the process (0 = none serves), reserved
     directory  append-only entries, each: checksum, first cell, cells, kind, key; the key is a JSON list of
                family name and label values
     cells      int64 or double, 8 bytes each, zero until used
@@ -99,11 +99,11 @@ class MetricsRow:
 
     @property
     def writer(self) -> int:
-        """The pid of the process that writes this row, 0 when there is none."""
+        """The pid of the process that serves and writes this row, 0 when there is none."""
         return self._header[_WRITER]
 
-    def open(self, pid: int) -> None:
-        """Become the writer: counters go on from where they stand, gauges have no value until they are set.
+    def open(self) -> None:
+        """Prepare to write: counters go on from where they stand, gauges have no value until they are set.
 
         Raises:
             ValueError: the row was written by a version with another layout.
@@ -111,7 +111,11 @@ class MetricsRow:
         if self._header[_VERSION] not in (0, _LAYOUT):
             raise ValueError(f"the metrics memory has layout {self._header[_VERSION]}, not {_LAYOUT}")
         self._header[_VERSION] = _LAYOUT
+        self._header[_WRITER] = 0
         self._clear_gauges()
+
+    def announce(self, pid: int) -> None:
+        """The process serves and its gauges are set: they count from now on."""
         self._header[_WRITER] = pid
 
     def close(self) -> None:

@@ -20,7 +20,8 @@ def test_rendering() -> None:
     row = SharedMetrics.private().rows[0]
     memory = SharedMetrics.private()
     row = memory.rows[0]
-    row.open(1)
+    row.open()
+    row.announce(1)
     Counter(row, TABLE[0]).add(3, ("/v1/completions",))
     Gauge(row, TABLE[1]).set(2, ('a"b',))
     Gauge(row, TABLE[2]).set(0.5)

@@ -14,7 +14,8 @@ LOAD = Metric("load", "", ("worker",), kind="gauge")
 @pytest.fixture
 def memory() -> SharedMetrics:
     memory = SharedMetrics.private()
-    memory.rows[0].open(1)
+    memory.rows[0].open()
+    memory.rows[0].announce(1)
     return memory
 
 

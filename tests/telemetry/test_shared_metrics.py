@@ -7,7 +7,7 @@ from proxy.telemetry import shared
 from proxy.telemetry.fleet_view import FleetView, HistogramTotal
 from proxy.telemetry.names import Metric
 from proxy.telemetry.series import Counter, Gauge, Histogram
-from proxy.telemetry.shared import SharedMetrics
+from proxy.telemetry.shared import MetricsRow, SharedMetrics
 
 REQUESTS = Metric("requests", "", ("route", "outcome"))
 FIELDS = Metric("fields", "", ("field",), most=3)
@@ -28,9 +28,14 @@ def buffer() -> mmap.mmap:
 def memory(buffer: mmap.mmap) -> SharedMetrics:
     """Two processes and a third row that nobody writes."""
     memory = SharedMetrics(buffer, 3)
-    memory.rows[0].open(100)
-    memory.rows[1].open(101)
+    open_row(memory.rows[0], 100)
+    open_row(memory.rows[1], 101)
     return memory
+
+
+def open_row(row: MetricsRow, pid: int) -> None:
+    row.open()
+    row.announce(pid)
 
 
 def small_rows(monkeypatch: pytest.MonkeyPatch, *, cells: int, directory: int) -> SharedMetrics:
@@ -77,7 +82,7 @@ def test_a_new_process_goes_on_where_its_predecessor_stopped(
     assert FleetView(memory).counters(REQUESTS) == {("/a", "ok"): 7}
 
     again = SharedMetrics(buffer, 3)
-    again.rows[1].open(102)
+    open_row(again.rows[1], 102)
     after = Counter(again.rows[1], REQUESTS)
     after.add(1, ("/a", "ok"))
     after.add(1, ("/z", "ok"))
@@ -187,7 +192,7 @@ def test_gauges_of_ended_processes_are_void(memory: SharedMetrics, buffer: mmap.
     assert view.processes == 1
     # A successor has no gauges before it sets them.
     again = SharedMetrics(buffer, 3)
-    again.rows[1].open(103)
+    open_row(again.rows[1], 103)
     assert view.gauges(gauge()) == {("a",): 2.0}
     Gauge(again.rows[1], gauge()).set(1, ("b",))
     assert view.gauges(gauge()) == {("a",): 2.0, ("b",): 1.0}
@@ -195,7 +200,7 @@ def test_gauges_of_ended_processes_are_void(memory: SharedMetrics, buffer: mmap.
 
 def test_a_killed_process_leaves_no_gauges_to_its_successor(memory: SharedMetrics, buffer: mmap.mmap) -> None:
     Gauge(memory.rows[1], gauge()).set(3, ("a",))
-    SharedMetrics(buffer, 3).rows[1].open(103)
+    open_row(SharedMetrics(buffer, 3).rows[1], 103)
     assert FleetView(memory).gauges(gauge()) == {}
 
 
@@ -228,4 +233,4 @@ def test_another_layout_is_refused(buffer: mmap.mmap) -> None:
     memory = SharedMetrics(buffer, 3)
     buffer[0:8] = (99).to_bytes(8, "little")
     with pytest.raises(ValueError, match="layout 99"):
-        memory.rows[0].open(1)
+        open_row(memory.rows[0], 1)

@@ -13,7 +13,7 @@ WRITERS = 3
 ROUNDS = 20_000
 FIELDS = Metric("fields", "", ("field",))
 WRITER = f"""
-import os, sys
+import sys
 from proxy.fleet.memory import map_memory
 from proxy.telemetry.names import Metric
 from proxy.telemetry.series import Counter
@@ -21,7 +21,7 @@ from proxy.telemetry.shared import SharedMetrics
 
 descriptor, index = map(int, sys.argv[1:])
 row = SharedMetrics(map_memory(descriptor), {WRITERS}).rows[index]
-row.open(os.getpid())
+row.open()
 counter = Counter(row, Metric("fields", "", ("field",)))
 for number in range({ROUNDS}):
     counter.add(1, (str(number % 1000),))
