@@ -10,8 +10,10 @@ from typing import Any, TextIO
 import yaml
 
 from proxy.config.address import WorkerAddress
-from proxy.config.settings import Settings
+from proxy.config.settings import ProxySettings, Settings
 from proxy.config.values import masked
+from proxy.named_files import check_named_files
+from proxy.upstream.access import WorkerAccess
 from proxy.workers.probe import ProbeResult, control_client, probe_worker
 
 _HEADINGS = ("role", "address", "health", "version", "model", "latency", "detail")
@@ -23,6 +25,7 @@ def run_check(settings: Settings, *, output: TextIO | None = None) -> int:
 
     Returns the exit code: 0 when both roles have workers and all of them are healthy, else 1.
     """
+    check_named_files(settings.proxy)
     stream = output if output is not None else sys.stdout
     stream.write(f"# configuration in force ({settings.origin or 'no file'})\n")
     stream.write(_yaml(settings.resolved()))
@@ -36,7 +39,7 @@ def run_check(settings: Settings, *, output: TextIO | None = None) -> int:
     workers = _workers(settings)
     stream.write("\n# workers\n")
     stream.flush()
-    results = asyncio.run(_probe_all({address for _, address in workers}, settings.proxy.probe_timeout))
+    results = asyncio.run(_probe_all({address for _, address in workers}, settings.proxy))
     rows = [_row(role, results[address]) for role, address in workers]
     stream.writelines(f"{line}\n" for line in format_table([_HEADINGS, *rows]))
     stream.writelines(f"note: {note}\n" for note in _differences(results.values()))
@@ -52,10 +55,14 @@ def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-async def _probe_all(addresses: Iterable[WorkerAddress], timeout: float) -> dict[WorkerAddress, ProbeResult]:
+async def _probe_all(
+    addresses: Iterable[WorkerAddress], proxy: ProxySettings
+) -> dict[WorkerAddress, ProbeResult]:
+    access = WorkerAccess(proxy)
+
     async def probe(address: WorkerAddress) -> ProbeResult:
-        async with control_client(address) as client:
-            return await probe_worker(client, address, timeout)
+        async with control_client(address, access) as client:
+            return await probe_worker(client, address, proxy.probe_timeout)
 
     results = await asyncio.gather(*map(probe, addresses))
     return {result.address: result for result in results}

@@ -17,6 +17,7 @@ from proxy.fleet.member import Member, SoleMember
 from proxy.fleet.reload import Reload, reloaded
 from proxy.fleet.server import MemberServer
 from proxy.fleet.worker_lists import WORKERS, WorkerLists
+from proxy.named_files import check_named_files
 from proxy.telemetry.logs import configure_logging
 
 # Two sockets per stream: below this, some thousand streams do not fit.
@@ -31,6 +32,7 @@ def run_serve(settings: Settings, reload: Reload | None = None) -> int:
         settings: with `num_workers` above 1 this process becomes the supervisor of as many others.
         reload: what SIGHUP does: the worker lists of its result replace those in force.
     """
+    check_named_files(settings.proxy)
     configure_logging(
         settings.proxy.log_level, settings.proxy.log_format, access_log=settings.proxy.access_log
     )

@@ -25,6 +25,7 @@ import uvicorn
 
 from proxy.downstream.limits import Limits
 from proxy.downstream.protocol import RelayProtocol, protocol_class
+from proxy.downstream.tls import tls_options
 
 if TYPE_CHECKING:
     from proxy.app import Application
@@ -60,6 +61,7 @@ def server_config(settings: Settings, app: Application) -> uvicorn.Config:
         timeout_keep_alive=settings.server_keep_alive_timeout,
         root_path="",  # the router deals with it: some ingresses strip the prefix and some do not
         backlog=_BACKLOG,
+        **tls_options(proxy),
     )
 
 

@@ -13,6 +13,7 @@ from proxy.lifecycle.priority import DEFAULT_PRIORITY, read_priority
 from proxy.lifecycle.record import RECORD
 from proxy.lifecycle.service import Service
 from proxy.middleware.body import REQUEST_BODY, RequestBody
+from proxy.middleware.cors import RESPONSE_HEADERS
 from proxy.wire.fields.policy import header_value
 from proxy.wire.request import read_request
 
@@ -32,6 +33,7 @@ class InferenceEndpoint:
         self._service = service
         self._path = path.encode()
         self._chat = chat
+        self._forwarded = frozenset(name.encode() for name in service.settings.proxy.forward_headers)
         self._keep_alive = service.settings.proxy.sse_keepalive_seconds
         self._aliases = {
             alias: msgspec.Raw(msgspec.json.encode(model))
@@ -52,6 +54,8 @@ class InferenceEndpoint:
         record.stream = request.stream
         query: bytes = scope["query_string"]
         response_headers: Headers = [(b"x-request-id", record.request_id.encode())]
+        if RESPONSE_HEADERS in scope:
+            response_headers += scope[RESPONSE_HEADERS]
         if record.dropped:
             response_headers.append((b"x-disagg-proxy-dropped", header_value(record.dropped)))
         running = ContextFirst(
@@ -60,7 +64,12 @@ class InferenceEndpoint:
             body.client,
             record,
             target=self._path + b"?" + query if query else self._path,
-            headers=to_workers(scope["headers"], record.request_id),
+            headers=to_workers(
+                scope["headers"],
+                record.request_id,
+                forwarded=self._forwarded,
+                own=self._service.registry.access.key_line,
+            ),
             response_headers=response_headers,
             total=self._total(scope["headers"]),
             priority=self._priority(scope["headers"], body),

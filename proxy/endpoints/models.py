@@ -46,7 +46,7 @@ class ModelsEndpoint:
     async def _ask(self, worker: Worker) -> list[dict[str, Any]]:
         with contextlib.suppress(httpx.HTTPError, msgspec.MsgspecError, TimeoutError):
             async with asyncio.timeout(self._service.settings.proxy.probe_timeout):
-                async with control_client(worker.address) as client:
+                async with control_client(worker.address, self._service.registry.access) as client:
                     answer = await client.get("/v1/models")
                 if answer.status_code == 200:
                     return msgspec.json.decode(answer.content, type=_Models).data

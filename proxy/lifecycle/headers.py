@@ -15,21 +15,40 @@ _TO_WORKER = frozenset({b"traceparent", b"tracestate"})
 _NEVER_TO_WORKER = frozenset({b"x-trtllm-disagg-auth", b"x-trtllm-msgpack"})
 _TO_CLIENT = frozenset({b"content-type", b"content-encoding", b"retry-after", b"server-timing"})
 _PREFIX = b"x-trtllm-"
+# Names of no headers, or of such as never pass.
+_ORDINARY_OPTIONS = frozenset({b"keep-alive", b"close", b"upgrade", b"te", b"http2-settings"})
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 
-def to_workers(headers: Headers, request_id: str) -> bytes:
-    """Encode the header lines of both legs: the request id, trace context and `x-trtllm-*`.
+def to_workers(
+    headers: Headers, request_id: str, *, forwarded: frozenset[bytes] = frozenset(), own: bytes = b""
+) -> bytes:
+    """Encode the header lines of both legs: the request id, trace context, `x-trtllm-*` and what is asked for.
 
-    The client's `authorization` and `cookie` are its own business with the proxy and never pass.
+    The client's `authorization` and `cookie` are its own business with the proxy and never pass, unless the
+    operator names them. What the client's `connection` header names is about that connection (RFC 9110 §7.6.1).
+
+    Args:
+        headers: of the client.
+        request_id: of the request.
+        forwarded: further names to pass on.
+        own: header lines of the proxy itself.
     """
     lines = [b"x-request-id: %b\r\n" % request_id.encode()]
-    lines += [
-        b"%b: %b\r\n" % (name, value)
-        for name, value in headers
-        if name in _TO_WORKER or (name.startswith(_PREFIX) and name not in _NEVER_TO_WORKER)
-    ]
+    dropped: set[bytes] = set()
+    for name, value in headers:
+        if name in _TO_WORKER or name in forwarded:
+            lines.append(b"%b: %b\r\n" % (name, value))
+        elif name.startswith(_PREFIX):
+            if name not in _NEVER_TO_WORKER:
+                lines.append(b"%b: %b\r\n" % (name, value))
+        elif name == b"connection":
+            dropped.update(option.strip() for option in value.lower().split(b","))
+    if dropped - _ORDINARY_OPTIONS:
+        lines[1:] = [line for line in lines[1:] if line.partition(b":")[0] not in dropped]
+    if own:
+        lines.append(own)
     return b"".join(lines)
 
 

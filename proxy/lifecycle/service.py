@@ -65,7 +65,12 @@ class Service:
         return self.registry.ready and not self.draining
 
     def _batch_sizes(self, role: Role) -> list[int | None]:
-        return [None for worker in self.registry.workers if worker.role is role and worker.ready]
+        """For `auto` limits: what the usable workers have told."""
+        return [
+            worker.instance.max_batch_size
+            for worker in self.registry.workers
+            if worker.role is role and worker.ready
+        ]
 
     def start(self) -> None:
         """Begin to probe the workers, and to take other lists of them."""

@@ -32,7 +32,7 @@ class Instance:
     Attributes:
         seed: stands for it in hashes.
         workers: its roles.
-        version, models: as it told when it became healthy last, or None and empty.
+        version, models, max_batch_size: as it told when it became healthy last, or None and empty.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class Instance:
         self.workers: list[Worker] = []
         self.version: str | None = None
         self.models: tuple[str, ...] = ()
+        self.max_batch_size: int | None = None
 
     def _health_changed(self, event: Event | None) -> None:
         if event is not None:

@@ -7,6 +7,7 @@ import logging
 import random
 from collections.abc import Callable
 
+from proxy.upstream.access import WorkerAccess
 from proxy.workers.instance import Instance
 from proxy.workers.ping import Finding, Ping, Pinger
 
@@ -25,9 +26,18 @@ class HealthMonitor:
         interval: seconds between two probes of a worker.
         timeout: seconds for one probe.
         clock: seconds, monotonic; the one of the instances' health.
+        access: TLS and key for the workers; plain when None.
     """
 
-    def __init__(self, *, interval: float, timeout: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        interval: float,
+        timeout: float,
+        clock: Callable[[], float],
+        access: WorkerAccess | None = None,
+    ) -> None:
+        self._access = access
         self._interval = interval
         self._timeout = timeout
         self._clock = clock
@@ -69,7 +79,7 @@ class HealthMonitor:
 
     async def _probe(self, instance: Instance, delay: float) -> None:
         health = instance.health
-        pinger = Pinger(instance.address, timeout=self._timeout)
+        pinger = Pinger(instance.address, timeout=self._timeout, access=self._access)
         identified = False
         last = ""
         try:
@@ -81,6 +91,7 @@ class HealthMonitor:
                 identified &= ping.finding is Finding.HEALTHY
                 if ping.finding is Finding.HEALTHY and not identified:
                     instance.version, instance.models = await pinger.identify()
+                    instance.max_batch_size = await pinger.batch_size()
                     identified = True
                 if ping.detail != last:
                     last = ping.detail

@@ -15,10 +15,11 @@ import msgspec
 
 from proxy.config.address import WorkerAddress
 from proxy.errors import ConnectFailed, ConnectionBroken, InternalFault, LegTimeout, ProxyError, Retry
+from proxy.upstream.access import WorkerAccess
 from proxy.upstream.connection import Answer, WorkerConnection
 from proxy.upstream.head import ResponseHead
 from proxy.upstream.pool import ConnectionPool
-from proxy.workers.probe import models_of, starting_code, version_of
+from proxy.workers.probe import batch_size_of, models_of, starting_code, version_of
 
 # The answers are small; more is not read, so that a wrong server cannot fill the memory.
 _LONGEST_BODY = 256 * 1024
@@ -51,12 +52,15 @@ class Pinger:
     Args:
         address: of the worker.
         timeout: seconds for one probe, connecting included.
+        access: TLS and key for the worker; plain when None.
     """
 
-    def __init__(self, address: WorkerAddress, *, timeout: float) -> None:
+    def __init__(self, address: WorkerAddress, *, timeout: float, access: WorkerAccess | None = None) -> None:
         self._address = address
         self._timeout = timeout
-        self._connections = ConnectionPool(address, connect_timeout=0)
+        self._access = access
+        tls = access.tls_for(address) if access is not None else None
+        self._connections = ConnectionPool(address, connect_timeout=0, tls=tls)
 
     async def ping(self, *, fresh: bool = False) -> Ping:
         """Ask for `/health`; never raises (but can be cancelled).
@@ -85,6 +89,10 @@ class Pinger:
         """The worker's version and models; None and empty where it does not tell. Never raises."""
         return version_of(await self._json(b"/version")), models_of(await self._json(b"/v1/models"))
 
+    async def batch_size(self) -> int | None:
+        """The `max_batch_size` of the worker's `/server_info`, None where it does not tell. Never raises."""
+        return batch_size_of(await self._json(b"/server_info"))
+
     async def close(self) -> None:
         """Close the connection."""
         await self._connections.close()
@@ -98,7 +106,11 @@ class Pinger:
             return None  # the worker is healthy; what it does not tell stays unknown
 
     async def _get(self, path: bytes, *, fresh: bool = False) -> Answer:
-        request = b"GET %b HTTP/1.1\r\nhost: %b\r\naccept: */*\r\n\r\n" % (path, self._address.authority)
+        request = b"GET %b HTTP/1.1\r\nhost: %b\r\naccept: */*\r\n%b\r\n" % (
+            path,
+            self._address.authority,
+            self._access.key_line if self._access is not None else b"",
+        )
         connection = self._connections.take_idle()
         if connection is not None and not fresh:
             try:

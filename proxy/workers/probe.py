@@ -11,6 +11,7 @@ import httpx
 import msgspec
 
 from proxy.config.address import WorkerAddress
+from proxy.upstream.access import WorkerAccess
 
 State = Literal["healthy", "starting", "unhealthy", "unreachable"]
 
@@ -50,7 +51,7 @@ class _Answer(msgspec.Struct, frozen=True):
     body: bytes
 
 
-def control_client(address: WorkerAddress) -> httpx.AsyncClient:
+def control_client(address: WorkerAddress, access: WorkerAccess | None = None) -> httpx.AsyncClient:
     """Return an HTTP client for calls about one worker (probes, look-ups), TCP or Unix socket.
 
     It follows no redirects, ignores proxy variables of the environment and opens a connection for each call:
@@ -59,16 +60,23 @@ def control_client(address: WorkerAddress) -> httpx.AsyncClient:
     """
     return httpx.AsyncClient(
         base_url=address.base_url,
+        headers=access.headers if access is not None else None,
         timeout=None,  # noqa: S113
         transport=httpx.AsyncHTTPTransport(
             uds=address.unix_path,
             # Loading the certificate store takes tens of milliseconds; plain HTTP does without.
-            verify=ssl.create_default_context() if address.scheme == "https" else False,
+            verify=_tls_for(address, access) or False,
             trust_env=False,
             limits=httpx.Limits(max_keepalive_connections=0),
         ),
         trust_env=False,
     )
+
+
+def _tls_for(address: WorkerAddress, access: WorkerAccess | None) -> ssl.SSLContext | None:
+    if access is not None:
+        return access.tls_for(address)
+    return ssl.create_default_context() if address.scheme == "https" else None
 
 
 async def probe_worker(
@@ -153,6 +161,12 @@ def models_of(document: Any) -> tuple[str, ...]:
     entries = _member(document, "data")
     names = [_member(entry, "id") for entry in entries] if isinstance(entries, list) else []
     return tuple(name for name in names if isinstance(name, str))
+
+
+def batch_size_of(document: Any) -> int | None:
+    """The `max_batch_size` in the answer of `/server_info`, if it is there and makes sense."""
+    size = _member(document, "max_batch_size")
+    return size if isinstance(size, int) and not isinstance(size, bool) and size > 0 else None
 
 
 def _member(document: Any, name: str) -> Any:

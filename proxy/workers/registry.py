@@ -15,6 +15,7 @@ from proxy.placement.columns import ColumnAllocator, LocalColumns, TableFull
 from proxy.placement.load_table import LoadTable
 from proxy.placement.policy import Needs
 from proxy.placement.table import make_policy
+from proxy.upstream.access import WorkerAccess
 from proxy.upstream.pool import ConnectionPool
 from proxy.workers.canary import Canary, CanaryMonitor
 from proxy.workers.discovery.source import Source
@@ -44,6 +45,9 @@ class Registry:
         table, columns: where load is counted; private to this process when None.
         sources: of worker lists; the configuration alone when None.
         clock: seconds, monotonic.
+
+    Attributes:
+        access: TLS and key for the workers.
     """
 
     def __init__(
@@ -60,8 +64,12 @@ class Registry:
         self._table = table if table is not None else LoadTable()
         self._columns = columns if columns is not None else LocalColumns(self._table.columns)
         self._sources = list(sources) if sources is not None else [StaticSource(settings)]
+        self.access = WorkerAccess(settings.proxy)
         self._monitor = HealthMonitor(
-            interval=settings.proxy.probe_interval, timeout=settings.proxy.probe_timeout, clock=clock
+            access=self.access,
+            interval=settings.proxy.probe_interval,
+            timeout=settings.proxy.probe_timeout,
+            clock=clock,
         )
         self._pools: dict[Role, dict[str | None, WorkerPool]] = {role: {} for role in Role}
         self._by_key: dict[_Key, Worker] = {}
@@ -207,7 +215,10 @@ class Registry:
 
         column = self._columns.acquire(address)
         connections = ConnectionPool(
-            address, connect_timeout=proxy.timeout_connect, max_connections=proxy.max_connections_per_worker
+            address,
+            connect_timeout=proxy.timeout_connect,
+            max_connections=proxy.max_connections_per_worker,
+            tls=self.access.tls_for(address),
         )
         instance = self._instances[address] = Instance(address, connections, column, make_health)
         self._monitor.watch(instance)
