@@ -36,6 +36,7 @@ class Program:
         self.out_path = directory / f"{number}.out"
         self.err_path = directory / f"{number}.err"
         clean = {name: value for name, value in os.environ.items() if not name.startswith("DISAGG_PROXY_")}
+        clean["PYTHONPATH"] = str(Path(__file__).parents[1])
         with self.out_path.open("wb") as out, self.err_path.open("wb") as err:
             self.process = subprocess.Popen(
                 [*command, *arguments],

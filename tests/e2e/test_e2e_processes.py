@@ -118,7 +118,7 @@ class TestSeparateWorkers:
 
 def test_workers_that_come_later(processes, run_program, write_config):
     """`serve` neither waits nor gives up: not ready until a worker of each role answers."""
-    sim = processes.sim("--fault", '{"kind": "starting", "seconds": 1.0}')
+    sim = processes.sim("--fault", '{"kind": "starting"}')
     config = processes.config({"server_start_timeout": 0.3})
     program = run_program("serve", "-c", config)
     port = int(program.wait_for(r"running on http://127\.0\.0\.1:(\d+)")[1])
@@ -129,6 +129,8 @@ def test_workers_that_come_later(processes, run_program, write_config):
     assert refused.status_code == 503
     assert refused.json()["error"]["code"] == "no_context_worker"
     program.wait_for("not ready after 0.3 s")
+    for _, address in processes.workers:
+        httpx.delete(f"http://{address}/sim/faults", trust_env=False)
     eventually(lambda: httpx.get(f"{url}/health", trust_env=False).status_code == 200, 10, "readiness")
     assert answer_text(httpx.post(url + CHAT, json=chat(), trust_env=False).json()) == expected_text(chat())
     sim.terminate()
