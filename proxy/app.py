@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from proxy.config.listen import parse_listen_address
 from proxy.config.settings import Settings
+from proxy.downstream.admin_listener import AdminListener
+from proxy.endpoints.admin.routes import admin_routes
 from proxy.endpoints.cluster import ClusterInfoEndpoint, VersionEndpoint
 from proxy.endpoints.health import ReadyEndpoint, live
 from proxy.endpoints.inference import InferenceEndpoint
 from proxy.endpoints.metrics import MetricsEndpoint
 from proxy.endpoints.models import ModelsEndpoint
 from proxy.fleet.member import Member, SoleMember
+from proxy.lifecycle.commands import register_commands
 from proxy.lifecycle.service import Service
+from proxy.middleware.admin_token import AdminTokenMiddleware
 from proxy.middleware.affinity import AffinityMiddleware
+from proxy.middleware.api_key import ApiKeyMiddleware
 from proxy.middleware.body import BodyMiddleware
+from proxy.middleware.cors import CorsMiddleware
 from proxy.middleware.errors import ErrorsMiddleware
 from proxy.middleware.field_policy import FieldPolicyMiddleware
 from proxy.middleware.record import RecordMiddleware, Settle
+from proxy.named_files import admin_token, api_keys
 from proxy.router import Router, Routes
 from proxy.telemetry.access_log import log_access
 from proxy.telemetry.collector import ProxyCollector
@@ -30,6 +39,7 @@ from proxy.telemetry.gauges import Gauges
 from proxy.telemetry.service_gauges import Traffic, service_gauges
 
 _MOST_SECONDS_UNTIL_READY = 5.0
+_logger = logging.getLogger("proxy")
 
 
 def build_app(service: Service, gauges: Gauges) -> ASGIApp:
@@ -39,11 +49,35 @@ def build_app(service: Service, gauges: Gauges) -> ASGIApp:
     metrics = CollectorRegistry()
     metrics.register(ProxyCollector(FleetView(service.member.metrics), gauges.refresh))
     app: ASGIApp = Router(_routes(service, MetricsEndpoint(metrics)), settings.proxy.root_path)
+    keys = api_keys(settings.proxy)
+    if keys is not None:
+        app = ApiKeyMiddleware(app, keys=keys, root_path=settings.proxy.root_path)
     app = ErrorsMiddleware(app)
+    if settings.proxy.cors_allow_origins:
+        app = CorsMiddleware(app, origins=settings.proxy.cors_allow_origins)
     settle: tuple[Settle, ...] = (
         (counters.settle, log_access) if settings.proxy.access_log else (counters.settle,)
     )
     return RecordMiddleware(app, settle=settle)
+
+
+def build_admin_app(service: Service) -> ASGIApp:
+    """The application behind the admin listener, outermost middleware last."""
+    settings = service.settings
+    app: ASGIApp = Router(admin_routes(service))
+    token = admin_token(settings.proxy)
+    if token is not None:
+        app = AdminTokenMiddleware(app, token=token)
+    app = ErrorsMiddleware(app)
+    return RecordMiddleware(app, settle=(log_access,) if settings.proxy.access_log else ())
+
+
+def _admin_listener(service: Service) -> AdminListener | None:
+    """One process of a fleet listens; what it is asked for, all of them do."""
+    proxy = service.settings.proxy
+    if proxy.admin_listen is None or service.member.index:
+        return None
+    return AdminListener(build_admin_app(service), parse_listen_address(proxy.admin_listen), proxy)
 
 
 def _routes(service: Service, metrics: MetricsEndpoint) -> Routes:
@@ -86,6 +120,7 @@ class Application:
 
     Attributes:
         service: while the application lives.
+        admin: its admin listener, if this process has one.
         traffic: tells requests in flight and open connections; set by the server.
     """
 
@@ -94,6 +129,7 @@ class Application:
         self._member = member if member is not None else SoleMember()
         self._app: ASGIApp | None = None
         self.service: Service | None = None
+        self.admin: AdminListener | None = None
         self.traffic: Traffic = lambda: (0, 0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,13 +148,25 @@ class Application:
         self.service = service = Service(self._settings, self._member)
         gauges = Gauges(self._member.row, service_gauges(service, lambda: self.traffic()))
         self._app = build_app(service, gauges)
+        register_commands(service)
         service.start()
         await self._member.open()
+        self.admin = _admin_listener(service)
+        if self.admin is not None:
+            try:
+                await self.admin.open()
+            except OSError as error:
+                _logger.error("cannot listen on %s: %s", self._settings.proxy.admin_listen, error)
+                await service.close()
+                await send({"type": "lifespan.startup.failed", "message": "the admin listener cannot listen"})
+                return
         if self._member.successor:
             await _wait_ready(service)
         gauges.start()
         await send({"type": "lifespan.startup.complete"})
         await receive()
+        if self.admin is not None:
+            await self.admin.close()
         gauges.close()
         await service.close()
         self._member.close()

@@ -63,6 +63,8 @@ async def serve(settings: Settings, reload: Reload | None = None, *, member: Mem
         reloader = _Reloader(settings, reload, member)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.start)
     await server.serve()
+    if not server.started and not server.draining:
+        raise SystemExit(1)  # the application could not start and has said why
 
 
 def make_server(settings: Settings, member: Member | None = None) -> MemberServer:

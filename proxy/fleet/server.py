@@ -43,7 +43,8 @@ class MemberServer(ProxyServer):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Called by uvicorn."""
         await super().startup(sockets)
-        self._member.serving()
+        if self.started:
+            self._member.serving()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Called by uvicorn when the grace is over."""

@@ -29,7 +29,7 @@ def nanoseconds(admission: Admission, key: str = "") -> float:
 def board(processes: int) -> AdmissionBoard:
     memory = SharedMetrics(mmap.mmap(-1, SharedMetrics.size(processes)), processes)
     for row in memory.rows:
-        row.open(1)
+        row.open()
     boards = [AdmissionBoard(row, [each for each in memory.rows if each is not row]) for row in memory.rows]
     return boards[0]
 

@@ -10,8 +10,8 @@ from proxy.telemetry.shared import SharedMetrics
 
 def boards(number):
     memory = SharedMetrics(mmap.mmap(-1, SharedMetrics.size(number)), number)
-    for index, row in enumerate(memory.rows):
-        row.open(index + 1)
+    for row in memory.rows:
+        row.open()
     made = [AdmissionBoard(row, [other for other in memory.rows if other is not row]) for row in memory.rows]
     return memory, made
 

@@ -1,0 +1,20 @@
+"""All admin routes. Whoever adds one adds its row."""
+
+from __future__ import annotations
+
+from proxy.endpoints.admin.drain import DrainEndpoint
+from proxy.endpoints.admin.pause import PauseEndpoint, ResumeEndpoint
+from proxy.endpoints.admin.status import StatusEndpoint
+from proxy.lifecycle.service import Service
+from proxy.router import Routes
+
+
+def admin_routes(service: Service) -> Routes:
+    """The table of the admin listener."""
+    member = service.member
+    return {
+        "/admin/pause": {"POST": PauseEndpoint(member)},
+        "/admin/resume": {"POST": ResumeEndpoint(member)},
+        "/admin/drain": {"POST": DrainEndpoint(member)},
+        "/admin/status": {"GET": StatusEndpoint(member)},
+    }
