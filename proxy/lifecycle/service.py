@@ -10,7 +10,8 @@ from proxy.admission.setup import make_admission
 from proxy.fleet.member import Member, SoleMember
 from proxy.fleet.worker_lists import WORKERS, WorkerLists
 from proxy.lifecycle.orphans import OrphanDrains
-from proxy.wire.fields.policy import FieldPolicy
+from proxy.wire.fields.accepted import ACCEPTED
+from proxy.wire.fields.policy import FieldPolicy, Options
 from proxy.wire.ids import RequestIds
 from proxy.wire.versions import WorkerVersion
 from proxy.workers.registry import Registry
@@ -54,10 +55,10 @@ class Service:
             generation=lambda: self._batch_sizes(Role.GENERATION),
         )
         self.draining = False
-        self.chat_policy = FieldPolicy(
-            self.version, chat=True, accept_prompt_token_ids=settings.proxy.accept_prompt_token_ids
-        )
-        self.completions_policy = FieldPolicy(self.version, chat=False)
+        options = Options(accept_prompt_token_ids=settings.proxy.accept_prompt_token_ids)
+        accepted = ACCEPTED[self.version]
+        self.chat_policy = FieldPolicy(accepted, chat=True, options=options)
+        self.completions_policy = FieldPolicy(accepted, chat=False, options=options)
 
     @property
     def ready(self) -> bool:

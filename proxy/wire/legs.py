@@ -8,49 +8,76 @@ budget stays, since `request_type: context_only` already stops a worker after th
 
 from collections.abc import Mapping
 
+from proxy.wire.fields.accepted import Accepted
 from proxy.wire.handoff import ContextAnswer
 from proxy.wire.members import JSONBytes, first_byte, join_array, join_object, open_object, split_array
-from proxy.wire.versions import WorkerVersion
+from proxy.wire.token_ids import array_of_base64
 
 CONTEXT_FIRST = b"0"  # schedule_style is an integer on the wire
 
 # Members of a client's request that each leg sets for itself.
 _OF_CONTEXT_LEG = ("stream", "stream_options", "disaggregated_params")
 _TOKEN_IDS = ("prompt_token_ids", "prompt_token_ids_b64")
+_NOTHING: frozenset[str] = frozenset()
 
 
 def context_body(
-    members: Mapping[str, JSONBytes], request_id: int, version: WorkerVersion, *, base64_ids: bool
+    members: Mapping[str, JSONBytes],
+    request_id: int,
+    accepted: Accepted,
+    *,
+    base64_ids: bool,
+    without: frozenset[str] = _NOTHING,
+    conversation: JSONBytes | None = None,
 ) -> bytes:
     """The context leg.
 
     Args:
         members: the client's members after the field policy.
         request_id: `disagg_request_id`, fresh for each attempt, since workers refuse an id they have seen.
-        version: which keys `disaggregated_params` may carry.
-        base64_ids: ask for the prompt's token ids in base64.
+        accepted: what the worker knows, which decides about the keys of `disaggregated_params`.
+        base64_ids: ask for the prompt's token ids in base64, if the worker knows it.
+        without: members that this worker does not know, unlike others of its pool.
+        conversation: the encoded conversation id, for workers that take it among the parameters.
     """
     parameters: dict[str, JSONBytes] = {
         "request_type": b'"context_only"',
         "disagg_request_id": b"%d" % request_id,
     }
-    if version.sends_schedule_style:
+    known = accepted.parameters
+    if "schedule_style" in known:
         parameters["schedule_style"] = CONTEXT_FIRST
-    if base64_ids and version.takes_base64_ids:
+    if base64_ids and "return_prompt_token_ids_b64" in known:
         parameters["return_prompt_token_ids_b64"] = b"true"
+    if conversation is not None and "conversation_id" in known:
+        parameters["conversation_id"] = conversation
     leg = {name: value for name, value in members.items() if name not in _OF_CONTEXT_LEG}
+    for name in without:
+        leg.pop(name, None)
     leg["stream"] = b"false"
     leg["disaggregated_params"] = join_object(parameters)
     return join_object(leg)
 
 
-def generation_parameters(answer: ContextAnswer) -> dict[str, JSONBytes]:
+def generation_parameters(
+    answer: ContextAnswer, accepted: Accepted | None = None, *, conversation: JSONBytes | None = None
+) -> dict[str, JSONBytes]:
     """The generation leg's `disaggregated_params`: everything the context worker returned, known or not.
 
     A key that the context answer lacks is one that this version of the workers does not know (they write all
     their keys, nulls included), so none is added.
+
+    Args:
+        answer: the context worker's.
+        accepted: what the generation worker knows; keys are left out if it certainly refuses them. None when it is
+            like the context worker.
+        conversation: the encoded conversation id, for workers that take it among the parameters.
     """
     parameters: dict[str, JSONBytes] = dict(answer.parameters)
+    if accepted is not None and not accepted.takes_parameters(parameters):
+        parameters = {name: value for name, value in parameters.items() if accepted.takes_parameter(name)}
+    if conversation is not None and "conversation_id" in parameters:
+        parameters["conversation_id"] = conversation
     parameters["request_type"] = b'"generation_only"'
     if "schedule_style" in parameters:
         parameters["schedule_style"] = CONTEXT_FIRST
@@ -71,6 +98,8 @@ def generation_body(
     *,
     chat: bool,
     last_message: JSONBytes | None = None,
+    base64_ids: bool = True,
+    without: frozenset[str] = _NOTHING,
 ) -> tuple[JSONBytes, ...]:
     """The generation leg, in pieces to be written one after the other, so that the ids are not copied again.
 
@@ -80,8 +109,12 @@ def generation_body(
         parameters: from `generation_parameters`.
         chat: chat carries the ids beside `messages`; completions carry them as `prompt`.
         last_message: when given, `messages` is cut to this one.
+        base64_ids: the worker takes ids in base64; otherwise they are decoded for it.
+        without: members that this worker does not know, unlike others of its pool.
     """
     leg = dict(members)
+    for name in without:
+        leg.pop(name, None)
     leg["disaggregated_params"] = join_object(parameters)
     # Completions take ids in a list only (their workers send no other form): a string would pass for text.
     if answer.token_ids is None or (not chat and first_byte(answer.token_ids) != ord("[")):
@@ -91,4 +124,6 @@ def generation_body(
     if chat and last_message is not None:
         leg["messages"] = join_array((last_message,))
     ids_member = answer.token_ids_member if chat else "prompt"
+    if not base64_ids and ids_member == "prompt_token_ids_b64":
+        return (open_object(leg, "prompt_token_ids"), array_of_base64(answer.token_ids), b"}")
     return (open_object(leg, ids_member), answer.token_ids, b"}")

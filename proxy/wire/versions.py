@@ -1,4 +1,4 @@
-"""What a version of the workers takes beyond the request fields (see `fields/accepted.py` for those)."""
+"""The generations of workers; `fields/accepted.py` says what each of them takes."""
 
 from enum import StrEnum
 
@@ -12,13 +12,3 @@ class WorkerVersion(StrEnum):
     """July and August 2026, about 1.3.0rc24."""
     NEW = "new"
     """Since August 2026."""
-
-    @property
-    def sends_schedule_style(self) -> bool:
-        """Whether the context leg may carry `schedule_style`; OLD workers refuse it."""
-        return self is not WorkerVersion.OLD
-
-    @property
-    def takes_base64_ids(self) -> bool:
-        """Whether `return_prompt_token_ids_b64` is known (TRT#15698)."""
-        return self is not WorkerVersion.OLD

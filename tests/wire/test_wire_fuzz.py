@@ -13,7 +13,8 @@ from wire_samples import base64_ids, chat_answer, dump, parameters, properties, 
 from proxy.wire.answers import clean_answer
 from proxy.wire.chunks import ChunkedReader, LengthReader, UntilCloseReader
 from proxy.wire.errors import WireError
-from proxy.wire.fields.policy import FieldPolicy, header_value
+from proxy.wire.fields.accepted import ACCEPTED
+from proxy.wire.fields.policy import FieldPolicy, Options, header_value
 from proxy.wire.finished import as_json, as_stream
 from proxy.wire.handoff import Outcome, read_context_answer
 from proxy.wire.history import last_message
@@ -26,6 +27,7 @@ from proxy.wire.token_ids import cut_token_ids
 from proxy.wire.versions import WorkerVersion
 
 MEMBERS = split_object(dump({"model": "m", "prompt": "x", "messages": [{"role": "user", "content": "x"}]}))
+TRUSTING = Options(accept_prompt_token_ids=True)
 
 
 def as_json_text(text: bytes) -> None:
@@ -40,10 +42,10 @@ def client_body(data: bytes) -> None:
     for chat in (True, False):
         for version in WorkerVersion:
             with contextlib.suppress(WireError):
-                applied = FieldPolicy(version, chat=chat, accept_prompt_token_ids=True).apply(members)
+                applied = FieldPolicy(ACCEPTED[version], chat=chat, options=TRUSTING).apply(members)
                 header_value(applied.dropped)
                 request = read_request(applied.members, chat=chat)
-                as_json_text(context_body(request.members, 1, version, base64_ids=True))
+                as_json_text(context_body(request.members, 1, ACCEPTED[version], base64_ids=True))
 
 
 def context_answer(data: bytes) -> None:

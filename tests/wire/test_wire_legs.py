@@ -23,6 +23,7 @@ from wire_samples import (
     values,
 )
 
+from proxy.wire.fields.accepted import ACCEPTED
 from proxy.wire.handoff import read_context_answer
 from proxy.wire.legs import context_body, generation_body, generation_parameters
 from proxy.wire.members import JSONBytes, split_object
@@ -62,7 +63,7 @@ def generation(client: Mapping[str, JSONBytes], body: bytes, *, chat: bool = Tru
     ],
 )
 def test_context_body(version: WorkerVersion, base64: bool, extra: dict[str, Any]) -> None:
-    body = context_body(members(**CLIENT), 2**63 - 2, version, base64_ids=base64)
+    body = context_body(members(**CLIENT), 2**63 - 2, ACCEPTED[version], base64_ids=base64)
     expected = {name: value for name, value in CLIENT.items() if name != "stream_options"}
     expected["stream"] = False
     expected["disaggregated_params"] = {
@@ -75,7 +76,7 @@ def test_context_body(version: WorkerVersion, base64: bool, extra: dict[str, Any
 
 def test_context_body_as_bytes() -> None:
     client = split_object(b'{"model": "m" , "messages":[ {"role":"user"} ],"stream":true, "x\\u0041":1.50}')
-    assert context_body(client, 7, OLD, base64_ids=False) == (
+    assert context_body(client, 7, ACCEPTED[OLD], base64_ids=False) == (
         b'{"model":"m","messages":[ {"role":"user"} ],"xA":1.50,"stream":false,'
         b'"disaggregated_params":{"request_type":"context_only","disagg_request_id":7}}'
     )
@@ -83,14 +84,14 @@ def test_context_body_as_bytes() -> None:
 
 def test_parameters_of_a_client_never_pass() -> None:
     client = members(**CLIENT, disaggregated_params={"ctx_info_endpoint": "tcp://evil:1"})
-    assert b"evil" not in context_body(client, 1, JUL, base64_ids=False)
+    assert b"evil" not in context_body(client, 1, ACCEPTED[JUL], base64_ids=False)
     assert (
         generation(client, dump(chat_answer()))["disaggregated_params"]["ctx_info_endpoint"] != "tcp://evil:1"
     )
 
 
 def test_an_empty_request_still_makes_json() -> None:
-    assert json.loads(context_body({}, 1, OLD, base64_ids=False))["stream"] is False
+    assert json.loads(context_body({}, 1, ACCEPTED[OLD], base64_ids=False))["stream"] is False
     for answer in (chat_answer(), chat_answer(prompt_token_ids=None)):
         for chat in (True, False):
             assert "disaggregated_params" in generation({}, dump(answer), chat=chat)
@@ -288,7 +289,7 @@ def test_legs_equal_those_of_a_plain_implementation(
     source = writer.padded(writer.pairs(pairs)).encode()
     client, plain_client = split_object(source), dict(pairs)
     base64 = bool(seed % 2)
-    body = context_body(client, REQUEST_ID, version, base64_ids=base64)
+    body = context_body(client, REQUEST_ID, ACCEPTED[version], base64_ids=base64)
     assert json.loads(body) == plain_context(plain_client, version, base64)
 
     params = {**extra, **some, "ctx_request_id": seed, "disagg_request_id": REQUEST_ID + seed}

@@ -1,16 +1,27 @@
 """Apply the field tables to one request. The order of the members is kept."""
 
+from __future__ import annotations
+
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from proxy.wire.errors import InvalidField
-from proxy.wire.fields.accepted import CHAT, CLIENT_TOKEN_IDS, COMPLETIONS
-from proxy.wire.members import NULL, Members, equals, is_null
-from proxy.wire.versions import WorkerVersion
+from proxy.wire.fields.accepted import CLIENT_TOKEN_IDS, Accepted
+from proxy.wire.fields.draft import Draft, Unknown
+from proxy.wire.fields.engines import HAND_OFF_NAMES
+from proxy.wire.fields.messages import messages_rule
+from proxy.wire.fields.own import FieldRule, OwnRules
+from proxy.wire.fields.rule import Rule, same
+from proxy.wire.fields.tables import ANYWHERE, NEUTRAL, WITHOUT_EFFECT, Dialect, rules_of
+from proxy.wire.members import Members, is_null
 
 # Names travel in a response header and as metric labels, so only ordinary ones do, and only so many.
 _ORDINARY_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _MOST_NAMES = 20
+_OTHER = "other"
 
 
 class Applied(NamedTuple):
@@ -20,67 +31,161 @@ class Applied(NamedTuple):
     dropped: tuple[str, ...]
 
 
+class Options(msgspec.Struct, frozen=True):
+    """What the configuration says about fields.
+
+    Attributes:
+        dialect: what the workers are.
+        unknown: what becomes of fields that neither the workers nor the tables know.
+        accept_prompt_token_ids: clients may send the prompt as token ids.
+        developer_as_system: models whose chat templates know no role `developer`.
+        rules: the operator's own.
+    """
+
+    dialect: Dialect = "trtllm"
+    unknown: Unknown = "drop"
+    accept_prompt_token_ids: bool = False
+    developer_as_system: frozenset[str] = frozenset()
+    rules: tuple[FieldRule, ...] = ()
+
+
 class FieldPolicy:
     """The field rules of one route.
 
-    * `max_completion_tokens` and `max_tokens` are one field to the workers, which refuse both at once: the
-      former wins, as in OpenAI's API. Completions know only `max_tokens`.
-    * null means unset on the OpenAI wire, but several worker fields refuse it: null members are left out.
-    * `stream_options` without `stream: true` is refused by workers: dropped.
-    * members that the worker version does not know are dropped and named.
+    Args:
+        accepted: what all workers of the pool accept.
+        chat: the route.
+        options: from the configuration.
+        some: what at least one of the workers accepts; members without effect on the answer are kept for it and
+            left out of the legs of the others.
+
+    null means unset on the OpenAI wire, but several worker fields refuse it: null members are left out. Members
+    without a rule are kept if the workers accept them. The others: see `_refuse_or_drop`.
     """
 
-    def __init__(self, version: WorkerVersion, *, chat: bool, accept_prompt_token_ids: bool = False) -> None:
+    def __init__(
+        self, accepted: Accepted, *, chat: bool, options: Options | None = None, some: Accepted | None = None
+    ) -> None:
+        self._options = options = options or Options()
         self._chat = chat
-        self._accept_token_ids = accept_prompt_token_ids and chat
-        accepted = (CHAT if chat else COMPLETIONS)[version]
-        self._accepted = accepted | {"prompt_token_ids"} if self._accept_token_ids else accepted
+        self._accepted = accepted
+        route = accepted.of_route(chat=chat)
+        if some is not None:
+            route |= some.of_route(chat=chat) & WITHOUT_EFFECT
+        self._takes_ids = options.accept_prompt_token_ids and chat
+        self._route = route | {"prompt_token_ids"} if self._takes_ids else route
+        self._strips = options.dialect == "trtllm"
+        self._own = OwnRules(options.rules, chat=chat)
+        self._rules = rules_of(options.dialect, chat=chat)
+        if self._strips and chat:
+            self._rules["messages"] = messages_rule(options.developer_as_system)
+        self._plain = self._route - self._rules.keys() - CLIENT_TOKEN_IDS
+        self._never = HAND_OFF_NAMES | CLIENT_TOKEN_IDS
+
+    @property
+    def rules(self) -> Iterable[Rule]:
+        """The built-in rules in force."""
+        return self._rules.values()
+
+    @property
+    def route(self) -> frozenset[str]:
+        """The members that may be sent."""
+        return self._route
 
     def apply(self, members: Members) -> Applied:
-        """Sort the members of a request.
+        """Sort the members of a request; they themselves are not changed.
 
         Raises:
             InvalidField: token ids from a client that may not send them, or a field that must not be dropped.
         """
-        accepted = self._accepted
-        kept = {name: value for name, value in members.items() if name in accepted and not is_null(value)}
-        dropped: list[str] = []
-        if len(kept) != len(members):
-            dropped = self._sort_others(members, kept)
-        if "max_completion_tokens" in kept and "max_tokens" in kept:
-            kept["max_tokens"] = kept.pop("max_completion_tokens")
-        if "stream_options" in kept and not equals(kept.get("stream", NULL), b"true"):
-            del kept["stream_options"]
-            dropped.append("stream_options")
-        return Applied(kept, tuple(dropped))
+        if self._strips:
+            kept = {name: value for name, value in members.items() if not is_null(value)}
+        else:
+            kept = dict(members)
+        draft = Draft(
+            kept, chat=self._chat, accepted=self._accepted, route=self._route, unknown=self._options.unknown
+        )
+        if self._own.rules:
+            self._own.apply(draft)
+            draft.waiting.clear()
+        if self._strips:
+            self._translate(draft)
+        else:
+            self._check(draft)
+        return Applied(draft.members, tuple(draft.dropped))
 
-    def _sort_others(self, members: Members, kept: Members) -> list[str]:
-        dropped: list[str] = []
-        for name, value in members.items():
-            if name in self._accepted or is_null(value):
-                continue
+    def _translate(self, draft: Draft) -> None:
+        members, rules, plain, route = draft.members, self._rules, self._plain, self._route
+        waiting, late = [name for name in members if name not in plain], []
+        while waiting or draft.waiting:
+            # What a rule has put in is looked at like the client's own.
+            names, draft.waiting = [*waiting, *draft.waiting], []
+            waiting = []
+            for name in names:
+                if name not in members or name in plain:
+                    continue
+                rule = rules.get(name)
+                if rule is not None:
+                    if rule.late:
+                        late.append(rule)
+                        continue
+                    rule.effect(draft, name)
+                if name in members and (name not in route or name in CLIENT_TOKEN_IDS):
+                    self._refuse_or_drop(draft, name)
+        for rule in late:
+            if rule.field in members:
+                rule.effect(draft, rule.field)
+                if rule.field in members and rule.field not in route:
+                    self._refuse_or_drop(draft, rule.field)
+
+    def _check(self, draft: Draft) -> None:
+        """For workers that take anything: only what is refused or never passes."""
+        for name in [name for name in draft.members if name in self._rules or name in CLIENT_TOKEN_IDS]:
             if name in CLIENT_TOKEN_IDS:
-                self._take_token_ids(name, kept, members)
-            elif name == "max_completion_tokens":
-                kept["max_tokens"] = value
-            else:
-                dropped.append(name)
-        return dropped
+                self._check_token_ids(draft, name)
+            elif not is_null(draft.members[name]) or name in HAND_OFF_NAMES:
+                self._rules[name].effect(draft, name)
 
-    def _take_token_ids(self, name: str, kept: Members, members: Members) -> None:
-        if not self._accept_token_ids:
-            message = (
-                f"{name} is not accepted from clients here (accept_prompt_token_ids is off)"
-                if self._chat
-                else f"{name} is not a field of this route; pass the token ids as prompt"
-            )
-            raise InvalidField(name, message, code="unsupported_field")
-        kept.setdefault("prompt_token_ids", members[name])
+    def _refuse_or_drop(self, draft: Draft, name: str) -> None:
+        """Decide about a member that is not accepted here.
+
+        Raises:
+            InvalidField: it means something that would be lost, or unknown fields are refused.
+        """
+        if name in CLIENT_TOKEN_IDS:
+            self._check_token_ids(draft, name)
+        elif name in WITHOUT_EFFECT:
+            draft.drop(name)
+        elif name in ANYWHERE:
+            if not same(draft.value(name), NEUTRAL.get(name, ())):
+                draft.refuse(name, "is not supported on this route or by this version of the workers")
+            draft.drop(name)
+        elif draft.forbid(name):
+            draft.drop(name)
+
+    def _check_token_ids(self, draft: Draft, name: str) -> None:
+        if is_null(draft.members[name]) or (self._takes_ids and name == "prompt_token_ids"):
+            return
+        if self._takes_ids and not self._strips:
+            return
+        message = (
+            f"{name} is not accepted from clients here (accept_prompt_token_ids is off)"
+            if self._chat
+            else f"{name} is not a field of this route; pass the token ids as prompt"
+        )
+        raise InvalidField(name, message, code="unsupported_field")
+
+
+def ordinary(dropped: Iterable[str]) -> tuple[str, ...]:
+    """The names for metrics and the response header, each once; unprintable or overlong ones, and those beyond a
+    limit, become one `other`."""
+    names = list(dict.fromkeys(dropped))
+    kept = [name for name in names if _ORDINARY_NAME.fullmatch(name)][:_MOST_NAMES]
+    if len(kept) < len(names):
+        kept.append(_OTHER)
+    return tuple(kept)
 
 
 def header_value(dropped: tuple[str, ...]) -> bytes:
-    """The names for the response header; unprintable or overlong ones, and those beyond a limit, count as `other`."""
-    ordinary = [name for name in dropped if _ORDINARY_NAME.fullmatch(name)][:_MOST_NAMES]
-    if len(ordinary) < len(dropped):
-        ordinary.append("other")
-    return ",".join(ordinary).encode()
+    """The names for the response header."""
+    return ",".join(ordinary(dropped)).encode()

@@ -6,15 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.wire.errors import InvalidField
-from proxy.wire.fields.policy import FieldPolicy, header_value
+from proxy.wire.fields.accepted import ACCEPTED
+from proxy.wire.fields.policy import FieldPolicy, Options, header_value
 from proxy.wire.members import Members, split_object
 from proxy.wire.versions import WorkerVersion
 
 quick = settings(derandomize=True, deadline=None, database=None)
 
 
-def policy(version: str = "jul", chat: bool = True, **options: bool) -> FieldPolicy:
-    return FieldPolicy(WorkerVersion(version), chat=chat, **options)
+def policy(version: str = "jul", chat: bool = True, accept: bool = False) -> FieldPolicy:
+    options = Options(accept_prompt_token_ids=accept)
+    return FieldPolicy(ACCEPTED[WorkerVersion(version)], chat=chat, options=options)
 
 
 def apply(body: bytes | dict[str, Any], rules: FieldPolicy) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -26,31 +28,53 @@ def apply(body: bytes | dict[str, Any], rules: FieldPolicy) -> tuple[dict[str, A
 @pytest.mark.parametrize(
     ("version", "chat", "dropped"),
     [
-        (
-            "old",
-            True,
-            ("conversation_params", "parallel_tool_calls", "priority", "thinking", "detokenize", "suffix"),
-        ),
-        ("jul", True, ("parallel_tool_calls", "priority", "thinking", "detokenize", "suffix")),
+        ("old", True, ("conversation_params", "parallel_tool_calls", "priority", "detokenize", "suffix")),
+        ("jul", True, ("parallel_tool_calls", "priority", "detokenize", "suffix")),
         ("new", True, ("detokenize", "suffix")),
-        (
-            "old",
-            False,
-            ("conversation_params", "parallel_tool_calls", "priority", "thinking", "cache_salt", "tools"),
-        ),
-        ("jul", False, ("parallel_tool_calls", "priority", "thinking", "cache_salt", "tools")),
-        ("new", False, ("parallel_tool_calls", "thinking", "cache_salt", "tools")),
+        ("old", False, ("conversation_params", "parallel_tool_calls", "priority", "tools")),
+        ("jul", False, ("parallel_tool_calls", "priority", "tools")),
+        ("new", False, ("parallel_tool_calls", "tools")),
     ],
 )
 def test_members_by_version_and_route(version: str, chat: bool, dropped: tuple[str, ...]) -> None:
     body = {
-        "model": "m", "conversation_params": {"conversation_id": "c"}, "parallel_tool_calls": True, "priority": 1,
-        "thinking": {}, "detokenize": True, "suffix": "", "cache_salt": "s", "tools": [],
+        "model": "m", "conversation_params": {"conversation_id": "c"}, "parallel_tool_calls": True, "priority": 0.5,
+        "detokenize": True, "suffix": "", "tools": [], "temperature": 0,
     }  # fmt: skip
     kept, named = apply(body, policy(version, chat))
     assert named == dropped
     assert kept == {name: value for name, value in body.items() if name not in dropped}
     assert list(kept) == [name for name in body if name not in dropped], "the order stays"
+
+
+@pytest.mark.parametrize(
+    ("version", "chat", "body"),
+    [
+        ("old", True, {"thinking": {"type": "enabled"}}),
+        ("jul", True, {"thinking": {"type": "enabled"}}),
+        ("new", False, {"thinking": {"type": "enabled"}}),
+        ("new", False, {"cache_salt": "s"}),
+        ("new", False, {"reasoning_effort": "low"}),
+        ("new", False, {"tools": [{"type": "function", "function": {"name": "f"}}]}),
+        ("new", False, {"functions": [{"name": "f"}]}),
+        ("new", False, {"extra_key": "k"}),
+        ("new", False, {"enable_thinking": False}),
+        ("new", False, {"messages": [{"role": "user", "content": "x"}]}),
+        ("new", False, {"chat_template_kwargs": {"a": 1}}),
+        ("new", False, {"top_logprobs": 2}),
+        ("new", True, {"prompt": "x"}),
+        ("new", True, {"detokenize": False}),
+        ("new", True, {"return_context_logits": True}),
+        ("new", True, {"suffix": "x"}),
+    ],
+)
+def test_what_a_version_or_route_lacks_is_refused_if_it_means_something(
+    version: str, chat: bool, body: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidField) as error:
+        apply({"model": "m", **body}, policy(version, chat))
+    assert error.value.param == next(iter(body))
+    assert error.value.code == "unsupported_field"
 
 
 def test_nothing_to_do() -> None:
@@ -82,17 +106,15 @@ def test_null_means_unset() -> None:
     ("body", "kept"),
     [
         ({"max_tokens": 1}, {"max_tokens": 1}),
-        ({"max_completion_tokens": 2}, {"max_completion_tokens": 2}),
+        ({"max_completion_tokens": 2}, {"max_tokens": 2}),
         ({"max_tokens": 1, "max_completion_tokens": 2}, {"max_tokens": 2}),
         ({"max_completion_tokens": 2, "max_tokens": 1}, {"max_tokens": 2}),
         ({"max_completion_tokens": None, "max_tokens": 1}, {"max_tokens": 1}),
-        ({"max_completion_tokens": 2, "max_tokens": None}, {"max_completion_tokens": 2}),
+        ({"max_completion_tokens": 2, "max_tokens": None}, {"max_tokens": 2}),
         ({"max_completion_tokens": None, "max_tokens": None}, {}),
     ],
 )
 def test_token_budget(body: dict[str, Any], kept: dict[str, Any], chat: bool) -> None:
-    if not chat:  # which know only the one name
-        kept = dict.fromkeys(["max_tokens"] if kept else [], *kept.values())
     assert apply(body, policy(chat=chat)) == (kept, ())
 
 
@@ -117,7 +139,7 @@ def test_stream_options_only_with_stream(stream: dict[str, Any], stays: bool) ->
     ],
 )
 def test_parameters_of_a_client_are_dropped(body: bytes, chat: bool) -> None:
-    assert apply(body, policy(chat=chat, accept_prompt_token_ids=True)) == (
+    assert apply(body, policy(chat=chat, accept=True)) == (
         {"model": "m"},
         ("disaggregated_params",),
     )
@@ -126,7 +148,7 @@ def test_parameters_of_a_client_are_dropped(body: bytes, chat: bool) -> None:
 @pytest.mark.parametrize("name", ["prompt_token_ids_b64", "injected_chat_template_kwargs"])
 @pytest.mark.parametrize("accept", [True, False])
 def test_internal_members_of_a_client_are_dropped(name: str, accept: bool) -> None:
-    assert apply({"model": "m", name: "x"}, policy(accept_prompt_token_ids=accept)) == (
+    assert apply({"model": "m", name: "x"}, policy(accept=accept)) == (
         {"model": "m"},
         (name,),
     )
@@ -138,7 +160,7 @@ def test_internal_members_of_a_client_are_dropped(name: str, accept: bool) -> No
 @pytest.mark.parametrize(("chat", "accept"), [(True, False), (False, False), (False, True)])
 def test_token_ids_of_a_client_are_refused(spelling: bytes, chat: bool, accept: bool) -> None:
     with pytest.raises(InvalidField) as error:
-        apply(b'{"model":"m","' + spelling + b'":[1]}', policy(chat=chat, accept_prompt_token_ids=accept))
+        apply(b'{"model":"m","' + spelling + b'":[1]}', policy(chat=chat, accept=accept))
     assert error.value.param in ("prompt_token_ids", "input_ids")
     assert error.value.param in error.value.message
     assert error.value.code == "unsupported_field"
@@ -156,7 +178,7 @@ def test_token_ids_of_a_client_are_refused(spelling: bytes, chat: bool, accept: 
 )
 @pytest.mark.parametrize("version", ["old", "jul", "new"])
 def test_token_ids_of_a_trusted_client(body: dict[str, Any], ids: list[int], version: str) -> None:
-    assert apply(body, policy(version, accept_prompt_token_ids=True)) == ({"prompt_token_ids": ids}, ())
+    assert apply(body, policy(version, accept=True)) == ({"prompt_token_ids": ids}, ())
 
 
 @pytest.mark.parametrize(
@@ -195,7 +217,7 @@ def test_every_member_is_kept_dropped_or_null(
     body: dict[str, Any], version: WorkerVersion, chat: bool
 ) -> None:
     body = {name.encode("utf-8", "replace").decode(): value for name, value in body.items()}
-    rules = FieldPolicy(version, chat=chat)
+    rules = policy(version, chat)
     try:
         kept, dropped = apply(body, rules)
     except InvalidField:
