@@ -155,6 +155,13 @@ def test_an_encoded_body(stack):
     assert response.json()["error"]["code"] == "unsupported_content_encoding"
 
 
+def test_a_chat_template_where_it_is_allowed(make_stack):
+    stack = make_stack({"allow_chat_template": True}, allow_request_chat_template=True)
+    body = chat(chat_template="{{ messages }}")
+    assert answer_text(stack.post(body).json()) == expected_text(body)
+    assert stack.only_request("generation").json()["chat_template"] == "{{ messages }}"
+
+
 def test_token_ids_from_clients_that_may_send_them(make_stack):
     stack = make_stack(accept_prompt_token_ids=True)
     body = chat(prompt_token_ids=[1, 5, 6, 7])

@@ -128,3 +128,28 @@ async def test_many_requests_on_few_connections(make_stack):
         await asyncio.gather(*(post(number) for number in range(200)))
     opened = sum(worker.connections.total for worker in stack.cluster.workers) - total
     assert opened <= 16
+
+
+async def test_a_limit_on_connections(make_stack):
+    """Requests above it wait for their turn, and each gets its own answer."""
+    stack = make_stack({"speed": {"decode_ms": 1.0}}, max_connections_per_worker=3)
+    bodies = [{**body_of(number), "max_tokens": 5} for number in range(40)]
+    answers = await asyncio.gather(*(ask(stack.port, body) for body in bodies))
+    for body, (status, text) in zip(bodies, answers, strict=True):
+        assert status == 200
+        assert streamed_text(text) == expected_text(body)
+    # The health probes have a connection of their own.
+    assert all(worker.connections.max_open <= 4 for worker in stack.cluster.workers)
+
+
+async def test_workers_that_close_just_as_a_request_comes(make_stack):
+    """The race of keep-alive: idle connections end at about the time of the next request."""
+    stack = make_stack({"keep_alive_seconds": 0.03})
+    for number in range(60):
+        body = {**body_of(number), "max_tokens": 3}
+        status, text = await ask(stack.port, body)
+        assert status == 200, text
+        assert streamed_text(text) == expected_text(body)
+        await asyncio.sleep(0.027 + number % 7 * 0.001)
+    total = sum(worker.connections.total for worker in stack.cluster.workers)
+    assert total > 10, "no connection was ever closed"

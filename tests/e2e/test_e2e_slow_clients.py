@@ -9,7 +9,7 @@ from e2e_raw import RawClient, request
 from program import eventually
 
 CLIENTS = 10
-SECONDS = 4.0
+SECONDS = 3.0
 PER_STREAM = 2 << 20
 LONG = 60_000  # tokens: a stream of about 12 MB
 

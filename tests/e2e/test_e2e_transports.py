@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import socket
 import ssl
 import subprocess
 import tempfile
@@ -42,6 +43,23 @@ def test_workers_behind_unix_sockets(directory, make_stack, kind):
     check(stack.post)
     assert stack.http.get("/v1/models").json()["data"][0]["id"] == "sim"
     assert dict(stack.requests("context")[0].headers)["host"] == "localhost"
+
+
+def _has_ipv6():
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            return False
+    return True
+
+
+@pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6 loopback")
+def test_workers_behind_ipv6(make_stack):
+    stack = make_stack({"host": "::1"})
+    assert all(url.startswith("[::1]:") for url in stack.cluster.context_urls)
+    check(stack.post)
+    assert stack.requests("context")[0].header("host") == stack.cluster.context_urls[0]
 
 
 class TLSFront:
