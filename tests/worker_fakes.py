@@ -50,7 +50,7 @@ class Pool:
         **options: Any,
     ) -> None:
         self.clock = clock or Clock()
-        self.table = table or LoadTable(columns=max(16, size))
+        self.table = table or LoadTable(columns=size + 16)
         self.columns = LocalColumns(self.table.columns)
         self.pool = WorkerPool(
             role,
