@@ -36,7 +36,6 @@ class Child:
         index: the place's number.
         restarts: its back-off.
         serving: the present process accepts connections.
-        leaving: the present process accepts none any more.
         timer: of a start that is due later.
     """
 
@@ -45,7 +44,6 @@ class Child:
         self._command = command
         self.restarts = Restarts()
         self.serving = False
-        self.leaving = False
         self.timer: asyncio.TimerHandle | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: ControlChannel | None = None
@@ -88,14 +86,27 @@ class Child:
         Args:
             handover: makes what the process gets, given its control descriptor.
             handle: carries out what the process asks for.
+
+        Raises:
+            OSError: the system has no room for another process; and what `handover` raises.
         """
         ours, theirs = socket.socketpair()
         self.serving = False
-        self.leaving = False
-        contents = handover(theirs.fileno())
+        try:
+            self._process = self._launch(handover(theirs.fileno()))
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._started_at = monotonic()
+        self._channel = ControlChannel(lambda command, body: handle(self, command, body), lambda: None)
+        await self._channel.open(ours)
+
+    def _launch(self, contents: Handover) -> subprocess.Popen[bytes]:
         descriptor = contents.write()
         try:
-            self._process = subprocess.Popen(  # noqa: S603, ASYNC220 - some milliseconds, and nothing is served here
+            return subprocess.Popen(  # noqa: S603 - our own interpreter
                 [*self._command, str(descriptor)],
                 pass_fds=(
                     descriptor,
@@ -111,10 +122,6 @@ class Child:
             )
         finally:
             os.close(descriptor)
-            theirs.close()
-        self._started_at = monotonic()
-        self._channel = ControlChannel(lambda command, body: handle(self, command, body), lambda: None)
-        await self._channel.open(ours)
 
     def notify(self, command: str) -> None:
         """Have the process carry a command out, without waiting."""

@@ -43,8 +43,7 @@ class MemberServer(ProxyServer):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Called by uvicorn."""
         await super().startup(sockets)
-        if self.started:
-            self._member.serving()
+        self._member.serving()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Called by uvicorn when the grace is over."""

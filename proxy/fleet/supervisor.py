@@ -65,6 +65,9 @@ class Supervisor:
         settings, reload: see `supervise`.
         listeners: opens the sockets of the processes.
         command: what each process runs.
+
+    Attributes:
+        processes: one per index, for the supervisor's whole life.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class Supervisor:
         self._reload = reload
         self._listeners = listeners
         count = settings.num_workers
-        self._children = [Child(index, command) for index in range(count)]
+        self.processes = [Child(index, command) for index in range(count)]
         self._load_memory = create_memory("disagg-proxy-load", LoadTable.bytes_needed(count, DEFAULT_COLUMNS))
         self._load_table = LoadTable(
             rows=count, columns=DEFAULT_COLUMNS, buffer=map_memory(self._load_memory)
@@ -88,7 +91,7 @@ class Supervisor:
         self._restart_counter = Counter(self._metrics.rows[count], PROCESS_RESTARTS)
         self._columns = ColumnBook(DEFAULT_COLUMNS)
         self._kept: dict[str, KeptCommand] = {}
-        self._draining = False
+        self._draining = asyncio.Event()
         self._ever_served = False
         self._exit_code = 0
         self._ended = asyncio.Event()
@@ -106,9 +109,9 @@ class Supervisor:
             "listening on %s port %d with %d processes",
             self._settings.hostname,
             self._listeners.port,
-            len(self._children),
+            len(self.processes),
         )
-        await asyncio.gather(*map(self._start, self._children))
+        await asyncio.gather(*map(self._start, self.processes))
         await self._ended.wait()
         _logger.info("all processes have ended")
         for descriptor in (self._load_memory, self._metrics_memory):
@@ -119,6 +122,8 @@ class Supervisor:
 
     async def _start(self, child: Child) -> None:
         child.timer = None
+        if self._draining.is_set():
+            return
         successor = child.restarts.young_deaths > 0 or self._ever_served
         try:
             if not child.sockets:
@@ -130,13 +135,13 @@ class Supervisor:
             self._start_later(child, 0.0)
             return
         _logger.info("process %d has started (pid %d)", child.index, child.pid)
-        if self._draining:
+        if self._draining.is_set():
             child.notify("drain")
 
     def _handover(self, child: Child, control: int, successor: bool) -> Handover:
         return Handover(
             index=child.index,
-            processes=len(self._children),
+            processes=len(self.processes),
             settings=for_a_process(self._settings),
             control=control,
             listeners=tuple(sock.fileno() for sock in child.sockets),
@@ -149,7 +154,7 @@ class Supervisor:
         )
 
     def _reap(self) -> None:
-        for child in self._children:
+        for child in self.processes:
             ended = child.reap()
             if ended is not None:
                 self._child_ended(child, *ended)
@@ -159,7 +164,7 @@ class Supervisor:
         self._load_table.clear_row(child.index)
         self._metrics.rows[child.index].close()
         self._columns.forget(child.index)
-        if self._draining:
+        if self._draining.is_set():
             _logger.info("process %d has ended (%s)", child.index, _how(code))
             child.close_sockets()
             self._end_if_all_have()
@@ -169,7 +174,7 @@ class Supervisor:
         self._start_later(child, lived)
 
     def _start_later(self, child: Child, lived: float) -> None:
-        if self._draining:
+        if self._draining.is_set():
             child.close_sockets()
             self._end_if_all_have()
             return
@@ -177,7 +182,7 @@ class Supervisor:
         if not child.restarts.keeps_port:
             child.close_sockets()
         if not self._ever_served and all(
-            each.restarts.young_deaths >= _STARTS_IN_VAIN for each in self._children
+            each.restarts.young_deaths >= _STARTS_IN_VAIN for each in self.processes
         ):
             _logger.error("no process can serve: giving up")
             self._exit_code = 1
@@ -194,7 +199,7 @@ class Supervisor:
         child.timer = loop.call_later(delay, lambda: self._spawn(self._start(child)))
 
     def _end_if_all_have(self) -> None:
-        if not any(child.running for child in self._children):
+        if not any(child.running for child in self.processes):
             self._ended.set()
 
     def _spawn(self, work: Any) -> None:
@@ -205,23 +210,23 @@ class Supervisor:
     # Signals
 
     def _signalled(self) -> None:
-        if self._draining:
+        if self._draining.is_set():
             self.hurry()
         else:
             self.drain()
 
     def drain(self) -> None:
         """Have all processes finish what they do and end, then end; does nothing the second time."""
-        if self._draining:
+        if self._draining.is_set():
             return
-        self._draining = True
+        self._draining.set()
         _logger.info("draining all processes")
-        for child in self._children:
+        for child in self.processes:
             if child.timer is not None:
                 child.timer.cancel()
             if child.running:
                 child.notify("drain")
-            if child.leaving or not child.running:
+            else:
                 child.close_sockets()
         proxy = self._settings.proxy
         self._kill_after(proxy.drain_grace + proxy.drain_timeout + _MERCY_SECONDS)
@@ -231,7 +236,7 @@ class Supervisor:
         """Drain without waiting any longer."""
         self.drain()
         _logger.warning("in a hurry: all processes cut off what still runs")
-        for child in self._children:
+        for child in self.processes:
             child.notify("hurry")
         self._kill_after(_MERCY_SECONDS)
 
@@ -239,14 +244,14 @@ class Supervisor:
         asyncio.get_running_loop().call_later(seconds, self._kill)
 
     def _kill(self) -> None:
-        for child in self._children:
+        for child in self.processes:
             if child.running:
                 _logger.error("process %d does not end: killing it", child.index)
                 child.kill()
 
     def reload(self) -> None:
         """Read the configuration again and give its worker lists to all processes."""
-        if self._reload is None or self._draining:
+        if self._reload is None or self._draining.is_set():
             return
         settings = reloaded(self._settings, self._reload)
         if settings is not None:
@@ -266,9 +271,8 @@ class Supervisor:
             self._ever_served = True
             _logger.info("process %d serves", child.index)
         elif command == "closing":
-            child.leaving = True
-            if self._draining:
-                child.close_sockets()
+            # Connections that came to our copies would wait until the process has finished what it does.
+            child.close_sockets()
         elif command == "columns":
             return self._grants(child, body)
         elif command == "release":
@@ -287,7 +291,7 @@ class Supervisor:
         if command in ("drain", "hurry"):
             # Processes that end must not be started again.
             self.drain() if command == "drain" else self.hurry()
-            return [MemberAnswer(child.index) for child in self._children]
+            return [MemberAnswer(child.index) for child in self.processes]
         if keep is not None:
             self._kept[keep] = KeptCommand(command, arguments)
         return await self._fan_out(command, arguments)
@@ -295,7 +299,7 @@ class Supervisor:
     async def _fan_out(self, command: str, arguments: Any) -> list[MemberAnswer]:
         if command != WORKERS:
             return list(
-                await asyncio.gather(*(self._ask(child, command, arguments) for child in self._children))
+                await asyncio.gather(*(self._ask(child, command, arguments) for child in self.processes))
             )
         # One change after the other, so that all processes end with the same lists.
         async with self._changing_workers:
@@ -303,7 +307,7 @@ class Supervisor:
             addresses = addresses_of(self._settings)
             return list(
                 await asyncio.gather(
-                    *(self._ask(child, command, arguments, addresses) for child in self._children)
+                    *(self._ask(child, command, arguments, addresses) for child in self.processes)
                 )
             )
 

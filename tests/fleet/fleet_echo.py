@@ -13,8 +13,10 @@ from typing import Any
 
 import msgspec
 
+from proxy.config.address import WorkerAddress, parse_worker_address
 from proxy.fleet.handover import Handover
 from proxy.fleet.member import FleetMember
+from proxy.fleet.worker_lists import WorkerLists
 
 DIRECTORY = Path(os.environ["FLEET_ECHO"])
 
@@ -23,9 +25,10 @@ class Echo:
     def __init__(self, member: FleetMember) -> None:
         self.member = member
         self.modes: list[Any] = []
+        self.held: dict[str, WorkerAddress] = {}
         self.ended = asyncio.Event()
         self.tasks: set[asyncio.Task[None]] = set()
-        for command in (self.whoami, self.mode, self.fail, self.drain, self.workers):
+        for command in (self.whoami, self.mode, self.fail, self.drain, self.workers, self.let_go, self.find):
             member.commands.register(command.__name__, command)
         member.orphaned = self.ended.set
 
@@ -42,9 +45,22 @@ class Echo:
     async def drain(self, arguments: Any) -> None:
         self.ended.set()
 
-    async def workers(self, arguments: Any) -> None:
-        """Hold exactly the listed workers."""
-        (DIRECTORY / f"{self.member.index}.workers").write_text(json.dumps(arguments))
+    async def workers(self, arguments: Any) -> dict[str, list[int]]:
+        """Hold a column for each listed worker; tells number and generation of each."""
+        columns = self.member.columns
+        self.held |= {address.text: address for address in WorkerLists.read(arguments).context}
+        return {text: list(columns.acquire(address)) for text, address in self.held.items()}
+
+    async def let_go(self, arguments: Any) -> None:
+        """Give the column of a worker back."""
+        self.member.columns.release(self.held.pop(arguments))
+
+    async def find(self, arguments: Any) -> list[int]:
+        """Get a column for a worker that this process alone has found."""
+        address = parse_worker_address(arguments)
+        await self.member.prepare([address])
+        self.held[address.text] = address
+        return list(self.member.columns.acquire(address))
 
     def broadcast(self) -> None:
         task = asyncio.ensure_future(self._broadcast())

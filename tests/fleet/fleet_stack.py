@@ -4,10 +4,10 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
-import httpx
 import yaml
 from program import Program, eventually
 
@@ -48,7 +48,6 @@ class FleetStack:
         self._run_program = run_program
         self.program = self.run_again(environment=environment)
         self.port = self._port()
-        self.base_url = f"http://127.0.0.1:{self.port}"
 
     def run_again(self, **options: Any) -> Program:
         """The same command once more."""
@@ -79,15 +78,21 @@ class FleetStack:
         )
         eventually(lambda: self.metrics()["disagg_proxy_ready"] == 1.0, what="readiness")
 
-    def get(self, path: str) -> httpx.Response:
-        """On a connection of its own."""
-        return httpx.get(self.base_url + path, trust_env=False, timeout=10.0)
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body, on a connection of its own."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
 
     def metrics(self) -> dict[str, float]:
         """A scrape of whichever process answers; empty while the one that was asked dies."""
         try:
-            text = self.get("/metrics").text
-        except httpx.TransportError:
+            _, text = self.get("/metrics")
+        except (OSError, HTTPException):
             return {}
         pairs = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
         return {name: float(value) for name, value in pairs}

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from fleet_stack import alive
 
+from proxy.config.address import parse_worker_address
 from proxy.config.load import load_settings
 from proxy.fleet.commands import MemberAnswer
 from proxy.fleet.listeners import Listeners
 from proxy.fleet.supervisor import Supervisor
+from proxy.fleet.worker_lists import WorkerLists
 
 PROCESSES = 3
 ECHO = (sys.executable, str(Path(__file__).with_name("fleet_echo.py")))
@@ -111,6 +113,40 @@ async def test_a_process_that_is_gone_is_told_as_such(fleet: Fleet) -> None:
     answers = await asked
     assert [answer.error for answer in answers] == ["the process has gone", None, None]
     await fleet.whoami()
+
+
+def lists(*addresses: str) -> Any:
+    return WorkerLists(tuple(map(parse_worker_address, addresses)), (), ()).arguments
+
+
+async def test_a_column_goes_to_another_worker_only_when_all_have_released_it(fleet: Fleet) -> None:
+    async def workers(*addresses: str) -> dict[str, list[int]]:
+        """The columns, on which all processes agree."""
+        first, *others = await fleet.supervisor.broadcast("workers", lists(*addresses))
+        assert first.error is None
+        assert all(other.result == first.result for other in others)
+        return first.result  # type: ignore[no-any-return]
+
+    async def let_go(index: int) -> None:
+        channel = fleet.supervisor.processes[index].channel
+        assert channel is not None
+        await channel.call("let_go", {"arguments": "ctx:1"})
+
+    await fleet.whoami()
+    assert await workers("ctx:1", "ctx:2") == {"ctx:1": [0, 1], "ctx:2": [1, 1]}
+    await workers("ctx:2")
+    await let_go(0)
+    await let_go(1)
+    channel = fleet.supervisor.processes[0].channel
+    assert channel is not None
+    assert await channel.call("find", {"arguments": "ctx:3"}) == [2, 1]
+    # The last holder dies; its row of the table has been cleared.
+    pid = fleet.supervisor.processes[2].pid
+    os.kill(pid, signal.SIGKILL)
+    while fleet.supervisor.processes[2].pid in (0, pid):
+        await asyncio.sleep(0.01)
+    await fleet.whoami()
+    assert await channel.call("find", {"arguments": "ctx:4"}) == [0, 2]
 
 
 async def test_drain_from_a_process_ends_all_for_good(fleet: Fleet) -> None:

@@ -60,7 +60,7 @@ async def test_a_killed_process_costs_only_its_own_requests(start_fleet: StartFl
                 sums.append(sum(counted))
 
     watching = asyncio.ensure_future(watch())
-    await asyncio.sleep(0.7)
+    await asyncio.to_thread(eventually, lambda: len(fleet.process_of()) == 128, what="answers for all")
     victim, witness = fleet.pids()
     met = fleet.process_of()
     # No worker has this column.
@@ -68,8 +68,8 @@ async def test_a_killed_process_costs_only_its_own_requests(start_fleet: StartFl
     rows[0][9000], rows[1][9000] = 5, 6
     lost_before = list(load.lost)
     os.kill(victim, signal.SIGKILL)
-    await asyncio.to_thread(eventually, lambda: fleet.pids()[0] != victim)
-    await asyncio.sleep(1.5)
+    await asyncio.to_thread(eventually, lambda: fleet.program.err.count("process 0 serves") == 2)
+    await asyncio.sleep(0.5)
     load.stopping = True
     await running
     await watching
