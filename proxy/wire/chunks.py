@@ -25,6 +25,7 @@ _MAX_TRAILER = 16384
 # break inside an extension would end the line for a lenient parser, so it is none (RFC 9112 §7.1.1, §2.2).
 _BARE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})\r\n").match
 _EXTENDED_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]{0,16};[^\r\n]{0,4000}\r\n").match
+_TRAILER = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\x00]*\r\n)+\r\n").fullmatch
 _BEGINNING_OF_LINE = re.compile(rb"[0-9A-Fa-f]{1,16}(?:\r|[ \t]{0,16}(?:;[^\r\n]{0,4000}\r?)?)").fullmatch
 
 
@@ -215,10 +216,9 @@ class ChunkedReader:
                     raise BrokenFraming("trailer section too long")
                 self._line = data
                 return
-            lines = data[:end].replace(_CRLF, b"")
-            if b"\n" in lines or b"\r" in lines:
-                # A lenient hop before us may have seen the end of the message there (RFC 9112 §11.2).
-                raise BrokenFraming("bare line break in the trailer section")
+            if _TRAILER(data, 0, end) is None:
+                # A lenient hop before us may have seen the end of the message elsewhere (RFC 9112 §11.2).
+                raise BrokenFraming("bad trailer section")
         self.complete = True
         self.leftover = data[end:]
 
