@@ -45,7 +45,7 @@ def run_serve(settings: Settings, reload: Reload | None = None) -> int:
         return supervise(settings, reload)
     try:
         uvloop.run(serve(settings, reload))
-    except SystemExit as stop:  # uvicorn's way to say that the address is taken
+    except SystemExit as stop:  # uvicorn's way to say that the address is taken or the application does not start
         return int(bool(stop.code))
     return 0
 
@@ -63,8 +63,6 @@ async def serve(settings: Settings, reload: Reload | None = None, *, member: Mem
         reloader = _Reloader(settings, reload, member)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.start)
     await server.serve()
-    if not server.started and not server.draining:
-        raise SystemExit(1)  # the application could not start and has said why
 
 
 def make_server(settings: Settings, member: Member | None = None) -> MemberServer:
