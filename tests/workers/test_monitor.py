@@ -3,7 +3,8 @@ import time
 from typing import Any, cast
 
 import pytest
-from test_probe import HEALTHY, STARTING, Worker, answer, running
+from test_probe import HEALTHY as ANSWERS
+from test_probe import STARTING, Worker, answer, running
 
 from proxy.placement.columns import Column
 from proxy.workers.health import Health
@@ -11,6 +12,9 @@ from proxy.workers.instance import Instance
 from proxy.workers.monitor import HealthMonitor
 from proxy.workers.outcome import LegOutcome
 from proxy.workers.states import State
+
+# The rest of what is asked of a worker that is new; it need not know any of it.
+HEALTHY = {**ANSWERS, "/server_info": answer(404), "/openapi.json": answer(404)}
 
 
 def instance_at(address):
