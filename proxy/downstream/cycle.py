@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from proxy.downstream.sink import RelaySink
-from proxy.errors import InternalFault, error_body, error_headers
+from proxy.errors import InternalFault, ProxyError, ShuttingDown, error_body, error_headers
 from proxy.wire.chunks import LAST_CHUNK, chunk
 
 if TYPE_CHECKING:
@@ -96,16 +96,16 @@ class RequestCycle:
             await app(self.scope, self.receive, self.send)
         except Exception:
             _logger.exception("exception in the application")
-            self._give_up("the proxy failed")
+            self._give_up(InternalFault("the proxy failed"))
         except BaseException:
-            self._give_up("the proxy is shutting down")
+            self._give_up(ShuttingDown("the proxy is stopping"))
             raise
         else:
             if not self.response_complete and not self.disconnected:
                 _logger.error("the application returned without completing the answer")
-                self._give_up("the proxy failed")
+                self._give_up(InternalFault("the proxy failed"))
 
-    def _give_up(self, message: str) -> None:
+    def _give_up(self, error: ProxyError) -> None:
         if self.disconnected or self.response_complete:
             return
         if self.response_started and self._head is None:
@@ -113,7 +113,6 @@ class RequestCycle:
             return
         self._head = None
         self.response_started = False
-        error = InternalFault(message)
         body = error_body(error)
         self.keep_alive = False
         self.respond(error.status, error_headers(error), body)
