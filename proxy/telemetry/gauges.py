@@ -1,4 +1,7 @@
-"""Puts this process's gauges into its row, so that a scrape of any process shows the whole fleet."""
+"""Puts this process's gauges into its row, so that a scrape of any process shows the whole fleet.
+
+So are counts that are kept elsewhere, because they are needed there or must cost next to nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 
 from proxy.telemetry.names import LOOP_LAG, Metric
-from proxy.telemetry.series import Gauge
+from proxy.telemetry.series import Counter, Gauge
 from proxy.telemetry.shared import Labels, MetricsRow
 
 Sample = tuple[Labels, float]
@@ -15,6 +18,27 @@ Source = Callable[[], Iterable[Sample]]
 
 _TICK = 0.25  # seconds; the event loop's lag is the largest of the ticks' delays
 _TICKS_PER_REFRESH = 4  # other processes see values that are up to a second old
+
+
+class _CountedElsewhere:
+    """A counter whose source tells the count so far; one that begins anew at zero is taken for a new one."""
+
+    def __init__(self, row: MetricsRow, metric: Metric) -> None:
+        self._counter = Counter(row, metric)
+        self._last: dict[Labels, int] = {}
+
+    def set(self, value: float, labels: Labels = ()) -> None:
+        """Count what has been added since the last time."""
+        count = int(value)
+        last = self._last.get(labels, 0)
+        self._last[labels] = count
+        added = count - last if count >= last else count
+        if added:
+            self._counter.add(added, labels)
+
+    def clear(self, labels: Labels) -> None:
+        """The next one with these labels begins at zero."""
+        self._last.pop(labels, None)
 
 
 class Gauges:
@@ -26,7 +50,10 @@ class Gauges:
     """
 
     def __init__(self, row: MetricsRow, sources: Iterable[tuple[Metric, Source]]) -> None:
-        self._sources = [(Gauge(row, metric), source) for metric, source in sources]
+        self._sources = [
+            ((Gauge if metric.kind == "gauge" else _CountedElsewhere)(row, metric), source)
+            for metric, source in sources
+        ]
         self._told: list[set[Labels]] = [set() for _ in self._sources]
         self._lag = Gauge(row, LOOP_LAG)
         self._worst = 0.0

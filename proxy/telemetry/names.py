@@ -54,6 +54,37 @@ WORKER_READY = Metric(
 WORKER_CONNECTIONS = Metric(
     "worker_connections", "Open connections to a worker.", ("role", "worker", "state"), kind="gauge"
 )
+WORKER_STATE = Metric(
+    "worker_state",
+    "Processes that see a worker in this state; only states in which one sees it are told.",
+    ("role", "worker", "state"),
+    kind="gauge",
+)
+WORKER_BREAKER = Metric(
+    "worker_breaker",
+    "Processes whose circuit breaker for a worker is in this state.",
+    ("worker", "state"),
+    kind="gauge",
+)
+WORKER_PROBE_SECONDS = Metric(
+    "worker_probe_seconds",
+    "How long the last successful health probe took.",
+    ("worker",),
+    kind="gauge",
+    merge="max",
+)
+WORKER_EJECTIONS = Metric("worker_ejections", "Ejections of a worker.", ("worker", "reason"))
+WORKER_BUSY = Metric("worker_busy", "Legs that a worker refused with 429 or 503.", ("worker",))
+PLACEMENTS = Metric("placements", "Legs placed on a worker.", ("role", "worker"))
+PLACEMENTS_LAST_RESORT = Metric(
+    "placements_last_resort", "Legs placed on an ejected worker because there was no other.", ("role",)
+)
+AFFINITY = Metric(
+    "affinity",
+    "Placements by a conversation's key: on its first choice (hit), on another one because of load (spill), "
+    "without a key (miss).",
+    ("role", "result"),
+)
 READY = Metric("ready", "1 when every process could serve a request.", kind="gauge", merge="min")
 LOOP_LAG = Metric(
     "event_loop_lag_seconds",

@@ -9,6 +9,7 @@ from proxy.lifecycle.service import Service
 from proxy.telemetry import names
 from proxy.telemetry.gauges import Sample, Source
 from proxy.telemetry.shared import Labels
+from proxy.telemetry.worker_metrics import worker_metrics
 
 Traffic = Callable[[], tuple[int, int]]
 """Tells requests in flight and open client connections."""
@@ -43,4 +44,5 @@ def service_gauges(service: Service, traffic: Traffic) -> list[tuple[names.Metri
         (names.WORKER_READY, ready),
         (names.WORKER_CONNECTIONS, connections),
         (names.READY, lambda: [((), service.ready)]),
+        *worker_metrics(registry),
     ]
