@@ -35,7 +35,11 @@ class ModelsEndpoint:
         """
         workers = {worker.address: worker for worker in self._service.registry.workers if worker.ready}
         answers = await asyncio.gather(*(self._ask(worker) for worker in workers.values()))
-        models = {model["id"]: model for answer in answers for model in reversed(answer) if "id" in model}
+        models: dict[str, dict[str, Any]] = {}
+        for model in (model for answer in answers for model in answer):
+            name = model.get("id")
+            if isinstance(name, str):
+                models.setdefault(name, model)
         if not models:
             raise NotReady("no worker tells its models")
         for alias, name in self._service.settings.proxy.model_aliases.items():

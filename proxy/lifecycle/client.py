@@ -288,8 +288,11 @@ class PlainClient:
     async def break_off(self, last: bytes | None) -> None:
         """See `Client`. ASGI has no abort: an answer that is never completed makes the server close the connection."""
         if last is not None:
-            await self._begin_answer()
-            await self._send({"type": "http.response.body", "body": last, "more_body": False})
+            try:
+                await self._begin_answer()
+                await self._send({"type": "http.response.body", "body": last, "more_body": False})
+            except OSError:
+                self._left()
 
     def close(self) -> None:
         """See `Client`."""

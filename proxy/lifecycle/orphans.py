@@ -18,6 +18,7 @@ from proxy.wire.members import JSONBytes
 
 if TYPE_CHECKING:
     from proxy.workers.pool import WorkerPool
+    from proxy.workers.worker import Worker
 
 MOST_DRAINS = 64
 DRAIN_SECONDS = 30.0
@@ -71,7 +72,7 @@ class OrphanDrains:
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
                 with pool.reserve() as worker:
-                    connection = worker.pool.take_idle() or await worker.pool.connect().future
+                    connection = worker.pool.take_idle() or await _connected(worker)
                     length = sum(len(memoryview(piece)) for piece in body)
                     head = b"%b%bcontent-length: %d\r\n\r\n" % (worker.request_head(target), headers, length)
                     if await _first_byte(connection, (head, *body)):
@@ -80,6 +81,15 @@ class OrphanDrains:
             pass
         finally:
             self.outcomes[outcome] += 1
+
+
+async def _connected(worker: Worker) -> WorkerConnection:
+    attempt = worker.pool.connect()
+    try:
+        return await attempt.future
+    except BaseException:
+        attempt.give_up()
+        raise
 
 
 async def _first_byte(connection: WorkerConnection, request: Sequence[JSONBytes]) -> bool:
