@@ -49,6 +49,8 @@ class Retry(Enum):
     NEVER = auto()
     REUSED_ONLY = auto()
     """Only because the connection had been idle: the worker closed it just as the request was written."""
+    UNSENT = auto()
+    """The worker cannot have seen the whole request: no connection, or it ended before all was written."""
     BEFORE_HAND_OFF = auto()
     """As long as no context worker has answered: nothing that a client could notice has happened."""
 
@@ -232,7 +234,7 @@ class ConnectFailed(LegFault):
     """No connection could be made: the request cannot have been seen."""
 
     default_code = "worker_unreachable"
-    retry = Retry.BEFORE_HAND_OFF
+    retry = Retry.UNSENT
 
 
 class ConnectionBroken(LegFault):
@@ -253,10 +255,14 @@ class BrokenAnswer(LegFault):
 
 
 class LegTimeout(LegFault):
-    """A deadline of the leg has passed."""
+    """A deadline of the leg has passed. Only a connection that took too long is tried again."""
 
     status = 504
     default_code = "worker_timeout"
+
+    def __init__(self, message: str, *, code: str | None = None, retry: Retry = Retry.NEVER) -> None:
+        super().__init__(message, code=code)
+        self.retry = retry
 
 
 class _Body(msgspec.Struct):

@@ -10,6 +10,7 @@ import msgspec
 from proxy.config.container import CONTAINER_MARKS, is_loopback, runs_in_container
 from proxy.config.contradictions import find_contradictions, find_useless
 from proxy.config.errors import ConfigError
+from proxy.config.field_rules import read_field_rules
 from proxy.config.not_built import NO_EFFECT_ROWS, find_not_built, is_future_default, not_built_keys, refusal
 from proxy.config.sections import SECTIONS, read_section
 from proxy.config.settings import ProxySettings, Settings
@@ -34,7 +35,7 @@ _REFUSED_MAPPINGS = {
 
 
 # Keys with a reader of their own.
-_READ_APART = frozenset({*SECTIONS, "workers"})
+_READ_APART = frozenset({*SECTIONS, "workers", "field_rules"})
 
 
 def load_settings(
@@ -66,6 +67,7 @@ def load_settings(
     values["proxy"] = proxy = ProxySettings(
         **_convert_fields(ProxySettings, "proxy.", layers.proxy),
         workers=read_worker_list("proxy.workers", layers.proxy.get("workers")),
+        field_rules=read_field_rules("proxy.field_rules", layers.proxy.get("field_rules")),
     )
     _refuse_contradictions(proxy, layers.proxy, warnings)
     inherited = {key: entry.value for key, entry in layers.inherited.items() if key not in SECTION_KEYS}

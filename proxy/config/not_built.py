@@ -42,7 +42,6 @@ class NoEffect(msgspec.Struct, frozen=True):
 _STATIC = "static `urls`"
 _CACHE_AWARE = "an argument of the router that looks at KV caches"
 _BALANCING = "router `prefix` without it"
-_NO_DIALECT = "only TensorRT-LLM's request fields are understood"
 
 NOT_BUILT: tuple[NotBuilt, ...] = (
     # Upstream's keys.
@@ -105,40 +104,11 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("router.load_cap", _CACHE_AWARE, _BALANCING, "later"),
     # Our own keys.
     NotBuilt(
-        "proxy.retry_budget",
-        "retries are limited per leg only",
-        "`max_retries`",
-        "later",
-        default=0.2,
-    ),
-    NotBuilt(
         "proxy.fallback_aggregated",
         "a request is never sent to generation workers alone",
         "`never`",
         "later",
         inert=("never",),
-    ),
-    NotBuilt("proxy.worker_dialect", _NO_DIALECT, "`trtllm`", "later", inert=("trtllm",)),
-    NotBuilt(
-        "proxy.worker_version",
-        "the accepted fields are not looked up at the workers",
-        "`old`, `jul` or `new`",
-        "later",
-        value="auto",
-    ),
-    NotBuilt(
-        "proxy.unknown_fields",
-        "fields that workers do not accept are dropped",
-        "`drop`",
-        "later",
-        value="reject",
-    ),
-    NotBuilt(
-        "proxy.unknown_fields",
-        "fields that workers do not accept are dropped",
-        "`drop`",
-        "later",
-        value="pass",
     ),
 )
 

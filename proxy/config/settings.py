@@ -14,6 +14,9 @@ from msgspec import Meta
 
 from proxy.config.address import WorkerAddress
 from proxy.config.listed_worker import ListedWorker, RoleName
+from proxy.wire.fields.draft import Unknown
+from proxy.wire.fields.own import FieldRule
+from proxy.wire.fields.tables import Dialect
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=0)]
@@ -99,6 +102,9 @@ class ProxySettings(msgspec.Struct, frozen=True):
     timeout_idle: Seconds = 180.0
     timeout_total: Seconds = 0.0
 
+    # Legs that may be sent again, as a share of the recent requests; 0 = none.
+    retry_budget: Annotated[float, Meta(ge=0, le=10)] = 0.2
+
     # A client that leaves between the legs: send the generation leg and end it at its first byte, or leave the
     # hand-off to the context worker's time-out.
     on_disconnect_after_prefill: Literal["drain", "drop"] = "drain"
@@ -132,9 +138,12 @@ class ProxySettings(msgspec.Struct, frozen=True):
 
     # Request fields and worker versions.
     accept_prompt_token_ids: bool = False
-    worker_version: Literal["old", "jul", "new"] = "jul"
-    unknown_fields: Literal["drop"] = "drop"
+    worker_version: Literal["auto", "old", "jul", "new"] = "auto"
+    worker_dialect: Dialect = "trtllm"
+    unknown_fields: Unknown = "drop"
+    field_rules: tuple[FieldRule, ...] = ()
     harmony_models: tuple[Name, ...] = ()
+    developer_as_system: tuple[Name, ...] = ()  # models whose chat templates know no role "developer"
 
     # The public side.
     root_path: str = ""
@@ -180,7 +189,7 @@ class Settings(msgspec.Struct, frozen=True):
     generation_servers: ServerSection = ServerSection()
     max_retries: Count = 1
     schedule_style: Literal["context_first"] = "context_first"
-    gen_tokids_ctxbytes: bool = False
+    gen_tokids_ctxbytes: bool | None = None  # None: as far as the workers know it
     gen_strip_message_history: bool = False
     allow_request_chat_template: bool = False
     node_id: Annotated[int, Meta(ge=0, le=255)] | None = None
@@ -234,6 +243,7 @@ class Settings(msgspec.Struct, frozen=True):
         proxy = {name: list(value) if isinstance(value, tuple) else value for name, value in proxy.items()}
         proxy["model_aliases"] = dict(self.proxy.model_aliases)
         proxy["workers"] = [_plain_worker(worker) for worker in self.proxy.workers]
+        proxy["field_rules"] = [rule.plain() for rule in self.proxy.field_rules]
         plain["proxy"] = proxy
         return plain
 

@@ -6,9 +6,10 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from proxy.errors import InvalidRequest
-from proxy.lifecycle.context_first import ContextFirst
+from proxy.lifecycle.context_first import serve_context_first
 from proxy.lifecycle.headers import Headers, to_workers
 from proxy.lifecycle.keep_alive import kept_alive
+from proxy.lifecycle.passage import Passage
 from proxy.lifecycle.priority import DEFAULT_PRIORITY, read_priority
 from proxy.lifecycle.record import RECORD
 from proxy.lifecycle.service import Service
@@ -47,7 +48,7 @@ class InferenceEndpoint:
             InvalidField, ProxyError: nothing has been sent; the errors middleware answers.
         """
         record, body = scope[RECORD], scope[REQUEST_BODY]
-        request = read_request(body.members, chat=self._chat)
+        request = read_request(body.members, chat=self._chat, conversation=body.conversation)
         if request.model in self._aliases:
             request.members["model"] = self._aliases[request.model]
         record.model = request.model
@@ -58,7 +59,7 @@ class InferenceEndpoint:
             response_headers += scope[RESPONSE_HEADERS]
         if record.dropped:
             response_headers.append((b"x-disagg-proxy-dropped", header_value(record.dropped)))
-        running = ContextFirst(
+        passage = Passage(
             self._service,
             request,
             body.client,
@@ -74,7 +75,8 @@ class InferenceEndpoint:
             total=self._total(scope["headers"]),
             priority=self._priority(scope["headers"], body),
             placement=body.placement,
-        ).run()
+        )
+        running = serve_context_first(passage)
         if self._keep_alive and request.stream:
             running = kept_alive(
                 running, body.client, record, seconds=self._keep_alive, headers=response_headers

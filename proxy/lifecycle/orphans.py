@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from proxy.errors import ClientGone, ProxyError
@@ -17,7 +17,11 @@ from proxy.upstream.connection import Sink, WorkerConnection
 from proxy.wire.members import JSONBytes
 
 if TYPE_CHECKING:
+    from proxy.config.address import WorkerAddress
     from proxy.workers.pool import WorkerPool
+    from proxy.workers.worker import Worker
+
+    LegMaker = Callable[[Worker], tuple[Sequence[JSONBytes], bytes]]
     from proxy.workers.worker import Worker
 
 MOST_DRAINS = 64
@@ -40,17 +44,21 @@ class OrphanDrains:
         """Drains that have not ended."""
         return len(self._tasks)
 
-    def drain(self, pool: WorkerPool, target: bytes, headers: bytes, body: Sequence[JSONBytes]) -> None:
+    def drain(
+        self, pool: WorkerPool, exclude: Collection[WorkerAddress], target: bytes, leg: LegMaker
+    ) -> None:
         """Send a generation leg for nobody.
 
         Args:
             pool: the generation workers.
-            target, headers, body: of the leg, which must ask for a stream.
+            exclude: the worker that has the request's context leg.
+            target: path and query string.
+            leg: makes body and headers for the worker that was chosen; must ask for a stream.
         """
         if len(self._tasks) >= MOST_DRAINS:
             self.outcomes["refused"] += 1
             return
-        task = asyncio.get_running_loop().create_task(self._drain(pool, target, headers, body))
+        task = asyncio.get_running_loop().create_task(self._drain(pool, exclude, target, leg))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -66,12 +74,13 @@ class OrphanDrains:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _drain(
-        self, pool: WorkerPool, target: bytes, headers: bytes, body: Sequence[JSONBytes]
+        self, pool: WorkerPool, exclude: Collection[WorkerAddress], target: bytes, leg: LegMaker
     ) -> None:
         outcome = "failed"
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
-                with pool.reserve() as worker:
+                with pool.reserve(exclude=exclude) as worker:
+                    body, headers = leg(worker)
                     connection = worker.pool.take_idle() or await _connected(worker)
                     length = sum(len(memoryview(piece)) for piece in body)
                     head = b"%b%bcontent-length: %d\r\n\r\n" % (worker.request_head(target), headers, length)

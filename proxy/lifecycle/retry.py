@@ -68,12 +68,13 @@ class RetryBudget:
                 counts[:] = [0, counts[0] if halves == 1 else 0]
 
 
-def delay_before(attempt: int, retry_after: bytes | None, chance: random.Random) -> float:
-    """Seconds to wait before attempt number `attempt` (the first retry is 1).
+def delay_before(attempt: int, retry_after: float | None, chance: random.Random) -> float | None:
+    """Seconds to wait before attempt number `attempt` (the first retry is 1); None: do not try again.
 
-    Jittered and doubling; a worker's Retry-After in seconds is honoured up to a cap.
+    Jittered and doubling. Retry-After, in seconds, is honoured up to a cap; a worker that asks for more gets no
+    further attempt, and the client hears what it said. Pass None if another worker can be asked.
     """
-    if retry_after is not None and retry_after.isdigit():
-        return min(float(retry_after), _LONGEST_RETRY_AFTER)
+    if retry_after is not None:
+        return retry_after if retry_after <= _LONGEST_RETRY_AFTER else None
     longest = min(_FIRST_DELAY * 2 ** (attempt - 1), _LONGEST_DELAY)
     return chance.uniform(longest / 2, longest)

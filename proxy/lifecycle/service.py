@@ -10,16 +10,16 @@ from proxy.admission.setup import make_admission
 from proxy.fleet.member import Member, SoleMember
 from proxy.fleet.worker_lists import WORKERS, WorkerLists
 from proxy.lifecycle.orphans import OrphanDrains
-from proxy.wire.fields.accepted import ACCEPTED
-from proxy.wire.fields.policy import FieldPolicy, Options
+from proxy.lifecycle.retry import RetryBudget
+from proxy.wire.fields.accepted import Accepted
 from proxy.wire.ids import RequestIds
-from proxy.wire.versions import WorkerVersion
 from proxy.workers.registry import Registry
 from proxy.workers.worker import Role
 
 if TYPE_CHECKING:
     from proxy.config.settings import Settings
     from proxy.wire.request import InferenceRequest
+    from proxy.workers.worker import Worker
 
 
 class Service:
@@ -31,22 +31,21 @@ class Service:
         registry: the workers.
         admission: limits, queue and pause.
         orphans: hand-offs whose clients have left.
+        retry_budget: how many legs may be sent again.
         request_ids: mints `disagg_request_id`s.
         draining: the process is about to end; it says that it is not ready and still serves.
-        version: what the workers' version knows.
         node_id: the part of the ids that tells proxies apart; from the configuration, else random.
-        chat_policy, completions_policy: the field rules of the two routes.
     """
 
     def __init__(self, settings: Settings, member: Member | None = None) -> None:
         self.settings = settings
         self.member = member if member is not None else SoleMember()
         self.loop = asyncio.get_running_loop()
-        self.version = WorkerVersion(settings.proxy.worker_version)
         self.node_id = settings.node_id if settings.node_id is not None else secrets.randbelow(256)
         self.request_ids = RequestIds(self.node_id, self.member.index)
         self.registry = Registry(settings, table=self.member.load_table, columns=self.member.columns)
         self.orphans = OrphanDrains()
+        self.retry_budget = RetryBudget(settings.proxy.retry_budget, self.loop.time)
         self.admission = make_admission(
             settings.proxy,
             loop=self.loop,
@@ -55,10 +54,6 @@ class Service:
             generation=lambda: self._batch_sizes(Role.GENERATION),
         )
         self.draining = False
-        options = Options(accept_prompt_token_ids=settings.proxy.accept_prompt_token_ids)
-        accepted = ACCEPTED[self.version]
-        self.chat_policy = FieldPolicy(accepted, chat=True, options=options)
-        self.completions_policy = FieldPolicy(accepted, chat=False, options=options)
 
     @property
     def ready(self) -> bool:
@@ -89,10 +84,24 @@ class Service:
         await self.orphans.close()
         await self.registry.close()
 
+    def accepted(self, worker: Worker) -> Accepted:
+        """What a worker knows."""
+        return worker.instance.capabilities.accepted
+
+    def withheld(self, worker: Worker, request: InferenceRequest) -> frozenset[str]:
+        """Members of a request that this worker does not know, unlike others; usually none."""
+        return self.registry.capabilities.withheld(worker.instance, chat=request.chat)
+
     def is_harmony(self, request: InferenceRequest) -> bool:
         """Whether the model's workers tokenise by themselves: no base64 ids, no cut history."""
         return request.model in self.settings.proxy.harmony_models
 
     def base64_ids(self, request: InferenceRequest) -> bool:
         """Whether to ask the context worker for base64; only its ordinary chat handler knows it."""
-        return self.settings.gen_tokids_ctxbytes and request.chat and not self.is_harmony(request)
+        wanted = self.settings.gen_tokids_ctxbytes
+        return (
+            wanted is not False
+            and request.chat
+            and not self.is_harmony(request)
+            and self.registry.capabilities.base64_ids
+        )

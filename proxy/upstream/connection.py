@@ -97,6 +97,7 @@ class WorkerConnection(asyncio.Protocol):
         "_sink",
         "_start",
         "_transport",
+        "_unsent",
         "_waiter",
         "idle_since",
         "last_read",
@@ -123,6 +124,7 @@ class WorkerConnection(asyncio.Protocol):
 
     def _reset(self) -> None:
         self._received = False
+        self._unsent = False  # the connection ended before the whole request was written
         self._start = b""  # the beginning of a head
         self._response: ResponseHead | None = None
         self._reader: BodyReader | None = None
@@ -258,6 +260,8 @@ class WorkerConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Called by the event loop."""
+        if self._transport is not None:
+            self._unsent = self._transport.get_write_buffer_size() > 0
         self._transport = None
         self._pool.forget(self)
         if self._busy:
@@ -397,4 +401,6 @@ class WorkerConnection(asyncio.Protocol):
     def _retry(self) -> Retry:
         if self._received:
             return Retry.NEVER
+        if self._unsent:
+            return Retry.UNSENT
         return Retry.REUSED_ONLY if self.reused else Retry.BEFORE_HAND_OFF

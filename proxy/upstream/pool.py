@@ -179,9 +179,8 @@ class ConnectionPool:
             async with asyncio.timeout(self._connect_timeout):
                 connection = await self._open_connection()
         except TimeoutError:
-            timeout = LegTimeout("connecting to the worker took too long")
-            timeout.retry = Retry.BEFORE_HAND_OFF  # nothing was sent
-            attempt.abort(0, timeout)
+            message = "connecting to the worker took too long"
+            attempt.abort(0, LegTimeout(message, code="connect_timeout", retry=Retry.UNSENT))
         except Exception as error:
             # OSErrors (those of ssl and socket included), and UnicodeError for a name that no resolver takes.
             attempt.abort(0, ConnectFailed(f"no connection to the worker ({type(error).__name__})"))

@@ -31,7 +31,6 @@ REFUSED_VALUES = {
     "router.track_routed_blocks": True,
     "router.load_weight": 0.25,
     "router.load_cap": 2,
-    "proxy.retry_budget": 0.5,
     "proxy.fallback_aggregated": "context_down",
     "proxy.worker_dialect": "passthrough",
 }

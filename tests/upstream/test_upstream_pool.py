@@ -210,7 +210,7 @@ async def test_whoever_waits_hears_of_any_failure(error: Exception) -> None:
     pool.errors = [error]
     with pytest.raises(ConnectFailed) as caught:
         await pool.connect().future
-    assert caught.value.retry is Retry.BEFORE_HAND_OFF
+    assert caught.value.retry is Retry.UNSENT
     assert "10.0.0.7" not in caught.value.message
     assert pool.counts == (0, 0)
 
@@ -220,7 +220,7 @@ async def test_connecting_takes_too_long() -> None:
     pool.gates = [asyncio.get_running_loop().create_future()]
     with pytest.raises(LegTimeout) as caught:
         await pool.connect().future
-    assert caught.value.retry is Retry.BEFORE_HAND_OFF  # nothing was sent
+    assert caught.value.retry is Retry.UNSENT  # nothing was sent
     assert pool.counts == (0, 0)
 
 

@@ -1,0 +1,255 @@
+"""The generation leg: sent to a worker that can take the hand-off, its status looked at, its answer passed on.
+
+A hand-off is taken once, so this leg moves to another worker only when none can have taken it: no connection was
+made, the worker refused before it looked (429, 503), or the connection ended before the request was written. A
+connection that had been idle and ended without one byte is tried once more, fresh, with the same id. When the leg
+fails otherwise and the client has got nothing, `GenerationFailed` asks for one whole new pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from proxy.errors import (
+    Aborted,
+    BrokenAnswer,
+    ClientGone,
+    LegFault,
+    LegTimeout,
+    NotReady,
+    Retry,
+    Source,
+    WorkersBusy,
+)
+from proxy.lifecycle.relay import relay
+from proxy.lifecycle.retry import REFUSED_STATUSES, RETRIABLE_STATUSES
+from proxy.wire.answers import clean_answer
+from proxy.wire.errors import BrokenHandOff
+from proxy.wire.history import last_message
+from proxy.wire.legs import generation_body, generation_parameters
+from proxy.wire.members import JSONBytes, Members, is_null
+from proxy.wire.signing import AUTH_HEADER, sign_parameters
+from proxy.workers.outcome import outcome_of_status, retry_after_seconds
+from proxy.workers.worker import Role
+
+if TYPE_CHECKING:
+    from proxy.config.address import WorkerAddress
+    from proxy.lifecycle.leg import Leg
+    from proxy.lifecycle.passage import Passage
+    from proxy.upstream.connection import Answer
+    from proxy.wire.handoff import ContextAnswer
+    from proxy.workers.reservation import Reservation
+    from proxy.workers.worker import Worker
+
+_EVENT_STREAM = b"text/event-stream"
+
+
+class GenerationFailed(Exception):
+    """The hand-off is lost and the client has got nothing: `failure` is what to tell it if there is no other pass."""
+
+    def __init__(self, failure: Answer | LegFault) -> None:
+        super().__init__()
+        self.failure = failure
+
+
+class Generation:
+    """The generation leg of one request.
+
+    Args:
+        passage: of the request.
+        hand_off: the context worker's answer.
+    """
+
+    __slots__ = ("_failed", "_hand_off", "_passage", "_retries", "_sent")
+
+    def __init__(self, passage: Passage, hand_off: ContextAnswer) -> None:
+        self._passage = passage
+        self._hand_off = hand_off
+        self._retries = passage.service.settings.max_retries
+        self._failed: list[WorkerAddress] = []
+        self._sent = False
+
+    async def run(self) -> None:
+        """Serve the request to its end, or hand the context worker's KV over to nobody.
+
+        Raises:
+            GenerationFailed: see there.
+            ProxyError: nothing has been sent to the client.
+        """
+        passage = self._passage
+        passage.record.disagg_request_id = self._hand_off.request_id
+        try:
+            await self._until_taken()
+        except (ClientGone, Aborted, NotReady, WorkersBusy, LegTimeout):
+            if not self._sent:
+                _orphan(passage, self._hand_off)
+            raise
+
+    async def _until_taken(self) -> None:
+        passage = self._passage
+        fresh = taught = False
+        last: Answer | LegFault | None = None
+        while True:
+            try:
+                last = await self._send(fresh=fresh)
+                if last is None:
+                    return
+                if not taught and passage.learn(last, passage.record.generation_worker):
+                    taught = True
+                    passage.record.retries += 1
+                    continue
+                status = last.head.status
+                if status in RETRIABLE_STATUSES - REFUSED_STATUSES:
+                    raise GenerationFailed(last)
+                if status not in REFUSED_STATUSES:
+                    break
+            except (NotReady, WorkersBusy):
+                if last is None:
+                    raise
+                break  # what the last worker said tells the client more
+            except LegFault as error:
+                error.source = Source.GENERATION
+                last = error
+                if error.retry is Retry.REUSED_ONLY and not fresh:
+                    fresh = True
+                    passage.record.retries += 1
+                    continue
+                if error.retry is not Retry.UNSENT:
+                    if isinstance(error, LegTimeout):
+                        raise
+                    raise GenerationFailed(error) from None
+            # Nobody has taken the hand-off: another worker may.
+            self._sent = False
+            if not await self._may_move(last):
+                _orphan(passage, self._hand_off)
+                break
+            fresh = False
+        if isinstance(last, LegFault):
+            raise last
+        await passage.pass_on(last, Source.GENERATION.value)
+
+    async def _may_move(self, last: Answer | LegFault) -> bool:
+        passage = self._passage
+        if self._retries == 0:
+            return False
+        self._retries -= 1
+        if passage.record.generation_worker is not None:
+            self._failed.append(passage.record.generation_worker.address)
+        return await passage.pause(passage.pool(Role.GENERATION), self._failed, last)
+
+    async def _send(self, *, fresh: bool) -> Answer | None:
+        """Send the leg once; None when its answer has gone to the client, else an answer to be judged."""
+        passage = self._passage
+        record = passage.record
+        near: Worker | None = record.context_worker
+        reservation = passage.pool(Role.GENERATION).reserve(
+            passage.placement, exclude=(near.address,) if near else (), avoid=self._failed, near=near
+        )
+        with reservation as worker:
+            body, headers = _leg_of(passage, self._hand_off, passage.request.members, worker)
+            record.generation_worker = worker
+            record.generation_sent = perf_counter()
+            leg = passage.leg(
+                worker, headers, "first byte", passage.service.settings.proxy.timeout_first_byte
+            )
+            try:
+                if passage.request.stream:
+                    answer = await self._stream(leg, reservation, body, fresh=fresh)
+                else:
+                    answer = await leg.collect(body, fresh=fresh)
+                    record.generation_head = perf_counter()
+            finally:
+                self._sent = leg.sent
+            if answer is not None:
+                _judge(answer, reservation)
+            return answer
+
+    async def _stream(
+        self, leg: Leg, reservation: Reservation, body: Sequence[JSONBytes], *, fresh: bool
+    ) -> Answer | None:
+        head = await leg.head(body, fresh=fresh)
+        self._passage.record.generation_head = perf_counter()
+        content_type = head.get(b"content-type") or b""
+        if head.status == 200 and content_type.startswith(_EVENT_STREAM):
+            reservation.answers()
+            await relay(self._passage, leg, head, reservation)
+            return None
+        # Not a stream after all: an error, or a worker that answers in one piece.
+        return await leg.rest()
+
+
+def _judge(answer: Answer, reservation: Reservation) -> None:
+    """Report a complete answer's outcome; make a 200 fit for the client.
+
+    Raises:
+        BrokenAnswer: the body is `null` (CppExecutorError: the worker is shutting down).
+    """
+    if answer.head.status == 200:
+        if is_null(answer.body.strip()):
+            raise BrokenAnswer("the worker answered null")
+        answer.body = clean_answer(answer.body)
+    reservation.report(
+        outcome_of_status(answer.head.status),
+        retry_after=retry_after_seconds(answer.head.get(b"retry-after")),
+    )
+
+
+def _leg_of(
+    passage: Passage, hand_off: ContextAnswer, members: Members, worker: Worker
+) -> tuple[Sequence[JSONBytes], bytes]:
+    """Body and headers of the generation leg for a worker.
+
+    Raises:
+        BrokenAnswer: the hand-off has the right members but not in the right form.
+    """
+    service, request = passage.service, passage.request
+    accepted = service.accepted(worker)
+    key = service.settings.internal_request_auth_key
+    try:
+        parameters = generation_parameters(hand_off, accepted, conversation=request.conversation)
+        body = generation_body(
+            members,
+            hand_off,
+            parameters,
+            chat=request.chat,
+            last_message=_only_message(passage, hand_off, members),
+            base64_ids=accepted.base64_ids,
+            without=service.withheld(worker, request),
+        )
+        signature = sign_parameters(key, parameters) if key is not None else None
+    except BrokenHandOff as error:
+        fault = BrokenAnswer(str(error))
+        fault.source = Source.CONTEXT
+        raise fault from None
+    if signature is None:
+        return body, passage.headers
+    return body, passage.headers + b"%b: %b\r\n" % (AUTH_HEADER, signature)
+
+
+def _only_message(passage: Passage, hand_off: ContextAnswer, members: Members) -> msgspec.Raw | None:
+    """The message to which the history is cut, if it may be cut."""
+    service, request = passage.service, passage.request
+    if not service.settings.gen_strip_message_history or not request.chat or hand_off.token_ids is None:
+        return None
+    return None if service.is_harmony(request) else last_message(members)
+
+
+def _orphan(passage: Passage, hand_off: ContextAnswer) -> None:
+    """Nobody wants the answer any more, or nobody can give it: see `proxy.lifecycle.orphans`."""
+    orphans = passage.service.orphans
+    if passage.service.settings.proxy.on_disconnect_after_prefill == "drop":
+        orphans.drop()
+        return
+    members = {name: value for name, value in passage.request.members.items() if name != "stream_options"}
+    members["stream"] = msgspec.Raw(b"true")
+    near = passage.record.context_worker
+    orphans.drain(
+        passage.pool(Role.GENERATION),
+        (near.address,) if near else (),
+        passage.target,
+        lambda worker: _leg_of(passage, hand_off, members, worker),
+    )

@@ -1,0 +1,183 @@
+"""One request on its way: what all its phases share."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection, Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from proxy.errors import LegFault
+from proxy.lifecycle.headers import to_client
+from proxy.lifecycle.leg import Leg
+from proxy.lifecycle.priority import DEFAULT_PRIORITY
+from proxy.lifecycle.retry import delay_before
+from proxy.lifecycle.watch import Watch
+from proxy.placement.policy import NO_PLACEMENT, Placement
+from proxy.workers.outcome import retry_after_seconds
+
+if TYPE_CHECKING:
+    from proxy.config.address import WorkerAddress
+    from proxy.errors import ProxyError
+    from proxy.lifecycle.client import Client, Headers
+    from proxy.lifecycle.record import RequestRecord
+    from proxy.lifecycle.service import Service
+    from proxy.upstream.connection import Answer
+    from proxy.wire.handoff import ContextAnswer
+    from proxy.wire.request import InferenceRequest
+    from proxy.workers.pool import WorkerPool
+    from proxy.workers.worker import Role, Worker
+
+_chance = random.Random()  # noqa: S311 - jitter
+
+
+class Pause:
+    """A wait that the watch can end."""
+
+    __slots__ = ("_timer", "over")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self.over: asyncio.Future[None] = loop.create_future()
+        self._timer = loop.call_later(seconds, self._done)
+
+    def _done(self) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
+
+    def abort(self, _exchange: int, error: ProxyError) -> None:
+        """See `proxy.lifecycle.watch.Abortable`."""
+        if not self.over.done():
+            self.over.set_exception(error)
+
+    def close(self) -> None:
+        """The wait is over."""
+        self._timer.cancel()
+
+
+class Passage:
+    """See the module's docstring.
+
+    Args:
+        service: what all requests share.
+        request: what the client asked, after the field policy.
+        client: who asked.
+        record: filled in on the way.
+        target: path and query string for the workers.
+        headers: encoded header lines for both legs.
+        response_headers: headers that every answer to this client carries.
+        total: seconds for the whole request, 0 = no limit.
+        priority: in the queue, 0 to 1, higher first.
+        placement: what the placement policies know of the request.
+
+    Attributes:
+        watch: ends the running leg when the client leaves or a deadline passes.
+    """
+
+    __slots__ = (
+        "client",
+        "headers",
+        "placement",
+        "priority",
+        "record",
+        "request",
+        "response_headers",
+        "service",
+        "target",
+        "watch",
+    )
+
+    def __init__(
+        self,
+        service: Service,
+        request: InferenceRequest,
+        client: Client,
+        record: RequestRecord,
+        *,
+        target: bytes,
+        headers: bytes,
+        response_headers: Headers,
+        total: float = 0.0,
+        priority: float = DEFAULT_PRIORITY,
+        placement: Placement = NO_PLACEMENT,
+    ) -> None:
+        self.service = service
+        self.request = request
+        self.client = client
+        self.record = record
+        self.target = target
+        self.headers = headers
+        self.response_headers = response_headers
+        self.priority = priority
+        self.placement = placement
+        stall_timeout = service.settings.proxy.client_stall_timeout
+        self.watch = Watch(client, service.loop, stall_timeout=stall_timeout, total=total)
+
+    def pool(self, role: Role) -> WorkerPool:
+        """The workers of a role that serve the request's model."""
+        model = self.request.model
+        return self.service.registry.pool(role, self.service.settings.proxy.model_aliases.get(model, model))
+
+    def leg(self, worker: Worker, headers: bytes, phase: str, seconds: float) -> Leg:
+        """A leg of this request; see `Leg`."""
+        return Leg(worker, self.target, headers, self.watch, phase=phase, seconds=seconds)
+
+    async def pause(
+        self, pool: WorkerPool, failed: Collection[WorkerAddress], last: Answer | LegFault
+    ) -> bool:
+        """Wait before a leg is sent again; False when that would be in vain or the retry budget is used up.
+
+        Args:
+            pool: of the leg's role.
+            failed: the workers that have failed this request, the latest included.
+            last: what the latest said.
+
+        Raises:
+            ClientGone, LegTimeout, Aborted: the request is over.
+        """
+        retry_after = None
+        if not isinstance(last, LegFault) and not any(w.address not in failed for w in pool.available()):
+            retry_after = retry_after_seconds(last.head.get(b"retry-after"))
+        seconds = delay_before(len(failed), retry_after, _chance)
+        if seconds is None or not self.service.retry_budget.take():
+            return False
+        self.record.retries += 1
+        self.watch.check()
+        pause = Pause(self.service.loop, seconds)
+        self.watch.guard(pause, 0, "total", 0)
+        try:
+            await pause.over
+        finally:
+            self.watch.release()
+            pause.close()
+        return True
+
+    def learn(self, answer: Answer, worker: Worker | None) -> bool:
+        """Whether a worker refused the leg for a member that the proxy had added, which it will not get again: the
+        leg is then worth another try, and nothing has been done yet."""
+        return (
+            answer.head.status == 400
+            and worker is not None
+            and self.service.registry.capabilities.refused(
+                worker.instance, answer.body, chat=self.request.chat
+            )
+        )
+
+    def learn_keys(self, hand_off: ContextAnswer) -> None:
+        """A hand-off shows what the version of its worker knows, if it could not be asked."""
+        if self.record.context_worker is not None:
+            instance = self.record.context_worker.instance
+            self.service.registry.capabilities.answered(instance, hand_off.parameters)
+
+    async def pass_on(self, answer: Answer, source: str) -> None:
+        """Send a worker's answer to the client as it is."""
+        self.record.answered_by = source
+        await self.respond(answer.head.status, to_client(answer.head, []), answer.body)
+
+    async def respond(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
+        """Send a whole answer to the client."""
+        record = self.record
+        record.status = status
+        record.response_size = len(body)
+        record.first_byte = perf_counter()
+        await self.client.respond(status, [*headers, *self.response_headers], body)

@@ -1,0 +1,96 @@
+"""The context leg, sent until a worker has answered or the retries are used up.
+
+Nothing that a client could notice has happened until a context worker has answered, so a leg that failed, or was
+answered with a status that says nothing about the request, goes to another worker: with a fresh id, since workers
+refuse an id they have seen, after a jittered pause, within the retry budget and the request's deadline.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from proxy.errors import LegFault, NotReady, Retry, Source, WorkersBusy
+from proxy.lifecycle.retry import RETRIABLE_STATUSES
+from proxy.wire.legs import context_body
+from proxy.workers.outcome import outcome_of_status, retry_after_seconds
+from proxy.workers.worker import Role
+
+if TYPE_CHECKING:
+    from proxy.config.address import WorkerAddress
+    from proxy.lifecycle.passage import Passage
+    from proxy.upstream.connection import Answer
+
+
+async def prefill(passage: Passage) -> Answer:
+    """Run the context leg; the worker's last answer, whatever its status.
+
+    Raises:
+        LegFault: no worker gave a complete answer.
+        NotReady, WorkersBusy: there is no worker to ask.
+        ClientGone, LegTimeout, Aborted: the request is over.
+    """
+    record = passage.record
+    failed: list[WorkerAddress] = []
+    retries = passage.service.settings.max_retries
+    last: Answer | LegFault | None = None
+    fresh = taught = False
+    while True:
+        try:
+            last = await _send(passage, failed, fresh=fresh)
+            if not taught and passage.learn(last, record.context_worker):
+                taught = True
+                record.retries += 1
+                continue
+            if last.head.status not in RETRIABLE_STATUSES:
+                break
+        except (NotReady, WorkersBusy):
+            if last is None:
+                raise
+            break  # what the last worker said tells the client more
+        except LegFault as error:
+            error.source = Source.CONTEXT
+            last = error
+            if error.retry is Retry.REUSED_ONLY and not fresh:
+                # The worker closed an idle connection just as we wrote: this is no failure of the leg.
+                fresh = True
+                record.retries += 1
+                continue
+            if error.retry is Retry.NEVER:
+                break
+        if retries == 0:
+            break
+        retries -= 1
+        fresh = False
+        if record.context_worker is not None:
+            failed.append(record.context_worker.address)
+        if not await passage.pause(passage.pool(Role.CONTEXT), failed, last):
+            break
+    if isinstance(last, LegFault):
+        raise last
+    record.context_done = perf_counter()
+    return last
+
+
+async def _send(passage: Passage, failed: list[WorkerAddress], *, fresh: bool) -> Answer:
+    service, record = passage.service, passage.record
+    record.disagg_request_id = service.request_ids.mint()
+    reservation = passage.pool(Role.CONTEXT).reserve(passage.placement, avoid=failed)
+    with reservation as worker:
+        body = context_body(
+            passage.request.members,
+            record.disagg_request_id,
+            service.accepted(worker),
+            base64_ids=service.base64_ids(passage.request),
+            without=service.withheld(worker, passage.request),
+            conversation=passage.request.conversation,
+        )
+        record.context_worker = worker
+        record.context_sent = perf_counter()
+        leg = passage.leg(worker, passage.headers, "context", service.settings.proxy.timeout_context)
+        answer = await leg.collect((body,), fresh=fresh)
+        reservation.report(
+            outcome_of_status(answer.head.status),
+            retry_after=retry_after_seconds(answer.head.get(b"retry-after")),
+        )
+        return answer

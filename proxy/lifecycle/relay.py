@@ -1,0 +1,68 @@
+"""A generation worker's stream on its way to the client, and what the client is told when it breaks off."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from proxy.errors import ClientGone, LegFault, ProxyError, ShuttingDown, Source, error_body
+from proxy.lifecycle.headers import to_client
+from proxy.wire import sse
+from proxy.workers.outcome import LegOutcome, outcome_of_error
+
+if TYPE_CHECKING:
+    from proxy.lifecycle.leg import Leg
+    from proxy.lifecycle.passage import Passage
+    from proxy.upstream.head import ResponseHead
+    from proxy.workers.reservation import Reservation
+
+
+async def relay(passage: Passage, leg: Leg, head: ResponseHead, reservation: Reservation) -> None:
+    """Relay a stream, of which the head has been read, to its end; errors are told to the client here.
+
+    Args:
+        passage: of the request.
+        leg: the generation leg, guarded by the passage's watch.
+        head: of the worker's answer.
+        reservation: hears how it ended.
+    """
+    record, client, watch = passage.record, passage.client, passage.watch
+    record.answered_by = Source.GENERATION.value
+    record.status = head.status
+    watch.guard_relay(leg.connection, passage.service.settings.proxy.timeout_idle)
+    try:
+        relayed = await client.relay(head.status, to_client(head, passage.response_headers), leg.connection)
+    except asyncio.CancelledError:
+        # The drain's time is over.
+        watch.abort(ClientGone("the proxy is stopping"))
+        await _break_off(passage, ShuttingDown("the proxy is stopping"))
+        raise
+    except Exception:  # a server whose `send` raises what ASGI does not know
+        watch.abort(ClientGone("the client cannot be reached"))
+        raise
+    finally:
+        watch.release()
+    record.first_byte = relayed.first_byte_at
+    record.response_size = relayed.size
+    error = relayed.error
+    reservation.report(LegOutcome.OK if error is None else outcome_of_error(error))
+    if error is None:
+        return
+    record.error = error
+    if isinstance(error, ClientGone):
+        record.status = error.status
+        if not client.gone:  # it stopped reading
+            await client.break_off(None)
+    else:
+        if isinstance(error, LegFault):
+            error.source = Source.GENERATION
+        await _break_off(passage, error)
+
+
+async def _break_off(passage: Passage, error: ProxyError) -> None:
+    """The status has been sent: an error event tells the client, unless it would land inside an event."""
+    if passage.client.between_events:
+        await passage.client.break_off(sse.event(error_body(error)))
+    else:
+        passage.record.cut_inside_event = True
+        await passage.client.break_off(None)
