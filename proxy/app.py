@@ -102,7 +102,7 @@ def _inference(service: Service, *, path: str, chat: bool) -> ASGIApp:
     app: ASGIApp = InferenceEndpoint(service, path=path, chat=chat)
     app = FieldPolicyMiddleware(
         app,
-        policy=service.chat_policy if chat else service.completions_policy,
+        policy=lambda: service.registry.capabilities.policy(chat=chat),
         allow_chat_template=settings.allow_request_chat_template,
     )
     needs = service.registry.needs

@@ -24,12 +24,14 @@ class RequestBody(msgspec.Struct):
         client: told the answer. Nobody calls `receive` again.
         priority: the member of that name, which the field policy may drop, but not before the queue has seen it.
         placement: what the placement policies know of it.
+        conversation: the id that the client names, or "".
     """
 
     members: Members
     client: Client
     priority: msgspec.Raw | None = None
     placement: Placement = NO_PLACEMENT
+    conversation: str = ""
 
 
 class BodyMiddleware:

@@ -31,6 +31,7 @@ class InferenceRequest(msgspec.Struct, frozen=True):
         model: as the client named it.
         stream: whether the client wants events.
         include_usage: whether the stream ends with a usage event.
+        conversation: the encoded id of the conversation that the client names, or None.
     """
 
     members: Members
@@ -38,9 +39,10 @@ class InferenceRequest(msgspec.Struct, frozen=True):
     model: str
     stream: bool
     include_usage: bool
+    conversation: bytes | None = None
 
 
-def read_request(members: Members, *, chat: bool) -> InferenceRequest:
+def read_request(members: Members, *, chat: bool, conversation: str = "") -> InferenceRequest:
     """Check what the proxy relies on; everything else is the workers' business.
 
     A prompt list with one element is unwrapped, since workers take it but the hand-off needs a single prompt.
@@ -64,6 +66,7 @@ def read_request(members: Members, *, chat: bool) -> InferenceRequest:
         model=model,
         stream=stream,
         include_usage=stream and _wants_usage(members),
+        conversation=msgspec.json.encode(conversation) if conversation else None,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from proxy.config.address import WorkerAddress
 from proxy.placement.candidates import address_seed
 from proxy.upstream.pool import ConnectionPool
+from proxy.workers.capabilities import Capabilities
 from proxy.workers.health import Health
 from proxy.workers.states import Event, State
 
@@ -28,6 +29,7 @@ class Instance:
         connections: to it.
         column: its column of the load table.
         make_health: makes its health, given whom to notify.
+        capabilities: what it accepts on the wire.
 
     Attributes:
         seed: stands for it in hashes.
@@ -41,12 +43,14 @@ class Instance:
         connections: ConnectionPool,
         column: Column,
         make_health: Callable[[Callable[[Event | None], None]], Health],
+        capabilities: Capabilities | None = None,
     ) -> None:
         self.address = address
         self.connections = connections
         self.column = column
         self.seed = address_seed(address)
         self.health = make_health(self._health_changed)
+        self.capabilities = capabilities or Capabilities()
         self.workers: list[Worker] = []
         self.version: str | None = None
         self.models: tuple[str, ...] = ()

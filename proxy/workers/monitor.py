@@ -92,6 +92,7 @@ class HealthMonitor:
                 if ping.finding is Finding.HEALTHY and not identified:
                     instance.version, instance.models = await pinger.identify()
                     instance.max_batch_size = await pinger.batch_size()
+                    await instance.capabilities.look_up(pinger, instance.version)
                     identified = True
                 if ping.detail != last:
                     last = ping.detail

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from proxy.errors import BrokenAnswer, ConnectFailed, ConnectionBroken, LegFault, LegTimeout
+from proxy.errors import BrokenAnswer, ConnectFailed, ConnectionBroken, LegFault, LegTimeout, Retry
 
 
 class LegOutcome(StrEnum):
@@ -34,7 +34,6 @@ _OF_ERRORS: tuple[tuple[type[LegFault], LegOutcome], ...] = (
     (ConnectFailed, LegOutcome.CONNECT_FAILED),
     (ConnectionBroken, LegOutcome.RESET),
     (BrokenAnswer, LegOutcome.SERVER_ERROR),
-    (LegTimeout, LegOutcome.TIMEOUT),
 )
 
 
@@ -47,8 +46,19 @@ def outcome_of_status(status: int) -> LegOutcome:
     return LegOutcome.CLIENT_ERROR if status < 500 else LegOutcome.SERVER_ERROR
 
 
+# Time-outs that are not the worker's: the client may have asked for as little time as it likes.
+_OF_TIMEOUTS = {
+    "deadline_exceeded": LegOutcome.CANCELLED,
+    "connect_timeout": LegOutcome.CONNECT_FAILED,
+}
+
+
 def outcome_of_error(error: BaseException) -> LegOutcome:
     """The outcome of a leg that ended with an exception; whatever is not the worker's fault is `CANCELLED`."""
+    if isinstance(error, LegTimeout):
+        return _OF_TIMEOUTS.get(error.code, LegOutcome.TIMEOUT)
+    if isinstance(error, ConnectionBroken) and error.retry is Retry.REUSED_ONLY:
+        return LegOutcome.CANCELLED  # the worker closed an idle connection, as it may at any time
     return next((outcome for kind, outcome in _OF_ERRORS if isinstance(error, kind)), LegOutcome.CANCELLED)
 
 

@@ -93,6 +93,20 @@ class Pinger:
         """The `max_batch_size` of the worker's `/server_info`, None where it does not tell. Never raises."""
         return batch_size_of(await self._json(b"/server_info"))
 
+    async def document(self, path: bytes, longest: int) -> bytes | None:
+        """The body of a GET if it is answered with 200 in time. Never raises.
+
+        Args:
+            path: of the document.
+            longest: bytes; a longer one is not read.
+        """
+        try:
+            async with asyncio.timeout(self._timeout):
+                answer = await self._get(path, longest=longest)
+        except (ProxyError, TimeoutError):
+            return None
+        return answer.body if answer.head.status == 200 and answer.body else None
+
     async def close(self) -> None:
         """Close the connection."""
         await self._connections.close()
@@ -105,7 +119,7 @@ class Pinger:
         except (ProxyError, TimeoutError, msgspec.DecodeError, RecursionError):
             return None  # the worker is healthy; what it does not tell stays unknown
 
-    async def _get(self, path: bytes, *, fresh: bool = False) -> Answer:
+    async def _get(self, path: bytes, *, fresh: bool = False, longest: int = _LONGEST_BODY) -> Answer:
         request = b"GET %b HTTP/1.1\r\nhost: %b\r\naccept: */*\r\n%b\r\n" % (
             path,
             self._address.authority,
@@ -114,7 +128,7 @@ class Pinger:
         connection = self._connections.take_idle()
         if connection is not None and not fresh:
             try:
-                return await _exchange(connection, request)
+                return await _exchange(connection, request, longest)
             except ConnectionBroken as error:
                 # The worker closed it; anything else is a finding.
                 if error.retry is not Retry.REUSED_ONLY:
@@ -127,22 +141,22 @@ class Pinger:
         except asyncio.CancelledError:
             attempt.abort(0, ConnectFailed("cancelled"))
             raise
-        return await _exchange(connection, request)
+        return await _exchange(connection, request, longest)
 
 
-async def _exchange(connection: WorkerConnection, request: bytes) -> Answer:
+async def _exchange(connection: WorkerConnection, request: bytes, longest: int) -> Answer:
     exchange = connection.send((request,))
     head = await connection.head()
-    if _is_small(head):
+    if _is_small(head, longest):
         return await connection.rest()
     # An answer without a length, or a huge one: its status says enough.
     connection.abort(exchange, InternalFault("not read"))
     return Answer(head, b"")
 
 
-def _is_small(head: ResponseHead) -> bool:
+def _is_small(head: ResponseHead, longest: int) -> bool:
     length = head.get(b"content-length")
-    return length is not None and length.isdigit() and int(length) <= _LONGEST_BODY
+    return length is not None and length.isdigit() and int(length) <= longest
 
 
 def _says_starting(answer: Answer) -> bool:

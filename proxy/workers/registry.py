@@ -17,7 +17,9 @@ from proxy.placement.policy import Needs
 from proxy.placement.table import make_policy
 from proxy.upstream.access import WorkerAccess
 from proxy.upstream.pool import ConnectionPool
+from proxy.wire.versions import WorkerVersion
 from proxy.workers.canary import Canary, CanaryMonitor
+from proxy.workers.capabilities import PoolCapabilities, field_options
 from proxy.workers.discovery.source import Source
 from proxy.workers.discovery.static import STATIC, StaticSource
 from proxy.workers.health import Health, Notify
@@ -48,6 +50,7 @@ class Registry:
 
     Attributes:
         access: TLS and key for the workers.
+        capabilities: what they accept on the wire.
     """
 
     def __init__(
@@ -71,6 +74,11 @@ class Registry:
             timeout=settings.proxy.probe_timeout,
             clock=clock,
         )
+        version = settings.proxy.worker_version
+        self.capabilities = PoolCapabilities(
+            None if version == "auto" else WorkerVersion(version), field_options(settings.proxy)
+        )
+        self.capabilities.watch(lambda: self.instances)
         self._pools: dict[Role, dict[str | None, WorkerPool]] = {role: {} for role in Role}
         self._by_key: dict[_Key, Worker] = {}
         self._instances: dict[WorkerAddress, Instance] = {}
@@ -220,7 +228,9 @@ class Registry:
             max_connections=proxy.max_connections_per_worker,
             tls=self.access.tls_for(address),
         )
-        instance = self._instances[address] = Instance(address, connections, column, make_health)
+        instance = self._instances[address] = Instance(
+            address, connections, column, make_health, self.capabilities.of_new_worker()
+        )
         self._monitor.watch(instance)
         return instance
 
@@ -273,6 +283,7 @@ class Registry:
 
     def _close_instance(self, instance: Instance) -> None:
         del self._instances[instance.address]
+        self.capabilities.changed()
         self._monitor.forget(instance)
         self._columns.release(instance.address)
         self._spawn(instance.connections.close())

@@ -8,6 +8,7 @@ from proxy.config.listed_worker import ListedWorker
 from proxy.config.load import load_settings
 from proxy.config.settings import ProxySettings, RouterSettings, ServerSection, Settings
 from proxy.config.sources import PROXY_KEYS, SECTION_KEYS, TOP_KEYS
+from proxy.wire.fields.own import FieldRule
 
 EXAMPLE = """
 hostname: 0.0.0.0
@@ -111,9 +112,12 @@ def test_defaults_of_the_proxy_mapping():
         "workers": (),
         "topology_strict": False,
         "accept_prompt_token_ids": False,
-        "worker_version": "jul",
+        "worker_version": "auto",
+        "worker_dialect": "trtllm",
         "unknown_fields": "drop",
+        "field_rules": (),
         "harmony_models": (),
+        "developer_as_system": (),
         "root_path": "",
         "model_aliases": {},
         "stream_coalesce_ms": 0,
@@ -176,8 +180,14 @@ PROXY_YAML = {
     "topology_strict": True,
     "accept_prompt_token_ids": True,
     "worker_version": "new",
-    "unknown_fields": "drop",
+    "worker_dialect": "nemo_rl",
+    "unknown_fields": "reject",
+    "field_rules": [
+        {"field": "top_k", "action": "default", "value": 20},
+        {"field": "foo", "action": "rename", "to": "seed"},
+    ],
     "harmony_models": ["gpt-oss-120b"],
+    "developer_as_system": ["llama"],
     "root_path": "/llm",
     "model_aliases": {"gpt-4": "llama"},
     "stream_coalesce_ms": 5,
@@ -191,6 +201,11 @@ PROXY_RESULT = ProxySettings(
         "max_body_bytes": 67108864,
         "max_queued_bytes": 2097152,
         "harmony_models": ("gpt-oss-120b",),
+        "developer_as_system": ("llama",),
+        "field_rules": (
+            FieldRule("top_k", "default", value=20),
+            FieldRule("foo", "rename", to="seed"),
+        ),
         "forward_headers": ("x-tenant",),
         "cors_allow_origins": ("https://example.com:8443",),
         "workers": (

@@ -32,7 +32,6 @@ REFUSED_VALUES = {
     "router.load_weight": 0.25,
     "router.load_cap": 2,
     "proxy.fallback_aggregated": "context_down",
-    "proxy.worker_dialect": "passthrough",
 }
 
 
@@ -164,7 +163,7 @@ def test_rows_are_unique_and_name_nothing_that_is_built():
 
 def test_scopes():
     assert "otlp_config" in not_built_keys("")
-    assert "worker_dialect" in not_built_keys("proxy")
+    assert "fallback_aggregated" in not_built_keys("proxy")
     assert {"type", "load_cap"} <= not_built_keys("router")
     assert not any("." in name or name.startswith("-") for name in not_built_keys(""))
 

@@ -159,6 +159,12 @@ EVER_ACCEPTED: frozenset[str] = (
 )
 """Members that some version accepts on some route: they mean something even where they are not accepted."""
 
+WITHOUT_EFFECT = frozenset(
+    {"agent_hierarchy", "conversation_params", "parallel_tool_calls", "priority", "user"}
+)
+"""Members that change no token (TRT#19459 on `parallel_tool_calls`: accepted, not enforced), so that they can be left
+out where a version does not know them."""
+
 _SETS = (
     "chat",
     "completions",

@@ -60,6 +60,14 @@ class FieldRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if name is not None and (name in _NEVER or not name):
                 raise ValueError(f"the field {name!r} cannot have rules")
 
+    def plain(self) -> dict[str, Any]:
+        """As in the configuration, without what is not set."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in msgspec.structs.fields(self)
+            if getattr(self, field.name) != field.default
+        }
+
     @property
     def text(self) -> str:
         """What it does, in words."""

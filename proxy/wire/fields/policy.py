@@ -9,13 +9,13 @@ from typing import NamedTuple
 import msgspec
 
 from proxy.wire.errors import InvalidField
-from proxy.wire.fields.accepted import CLIENT_TOKEN_IDS, Accepted
+from proxy.wire.fields.accepted import CLIENT_TOKEN_IDS, WITHOUT_EFFECT, Accepted
 from proxy.wire.fields.draft import Draft, Unknown
 from proxy.wire.fields.engines import HAND_OFF_NAMES
 from proxy.wire.fields.messages import messages_rule
 from proxy.wire.fields.own import FieldRule, OwnRules
 from proxy.wire.fields.rule import Rule, same
-from proxy.wire.fields.tables import ANYWHERE, NEUTRAL, WITHOUT_EFFECT, Dialect, rules_of
+from proxy.wire.fields.tables import ANYWHERE, NEUTRAL, Dialect, rules_of
 from proxy.wire.members import Members, is_null
 
 # Names travel in a response header and as metric labels, so only ordinary ones do, and only so many.
@@ -56,22 +56,24 @@ class FieldPolicy:
         accepted: what all workers of the pool accept.
         chat: the route.
         options: from the configuration.
-        some: what at least one of the workers accepts; members without effect on the answer are kept for it and
-            left out of the legs of the others.
+        some: further members, which only some workers accept; to be left out of the legs of the others.
 
     null means unset on the OpenAI wire, but several worker fields refuse it: null members are left out. Members
     without a rule are kept if the workers accept them. The others: see `_refuse_or_drop`.
     """
 
     def __init__(
-        self, accepted: Accepted, *, chat: bool, options: Options | None = None, some: Accepted | None = None
+        self,
+        accepted: Accepted,
+        *,
+        chat: bool,
+        options: Options | None = None,
+        some: frozenset[str] = frozenset(),
     ) -> None:
         self._options = options = options or Options()
         self._chat = chat
         self._accepted = accepted
-        route = accepted.of_route(chat=chat)
-        if some is not None:
-            route |= some.of_route(chat=chat) & WITHOUT_EFFECT
+        route = accepted.of_route(chat=chat) | some
         self._takes_ids = options.accept_prompt_token_ids and chat
         self._route = route | {"prompt_token_ids"} if self._takes_ids else route
         self._strips = options.dialect == "trtllm"
@@ -91,6 +93,16 @@ class FieldPolicy:
     def route(self) -> frozenset[str]:
         """The members that may be sent."""
         return self._route
+
+    @property
+    def tells_conversations(self) -> bool:
+        """Whether workers are to be told the conversation that a client names in its own way."""
+        return self._options.dialect != "passthrough"
+
+    @property
+    def takes_conversation_params(self) -> bool:
+        """Whether they are told by the member `conversation_params`."""
+        return not self._strips or "conversation_params" in self._route
 
     def apply(self, members: Members) -> Applied:
         """Sort the members of a request; they themselves are not changed.

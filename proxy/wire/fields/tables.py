@@ -47,12 +47,6 @@ GROUPS_OF_DIALECT: Mapping[Dialect, frozenset[str]] = {
 ANYWHERE = EVER_ACCEPTED | CLIENT_TOKEN_IDS | {rule.field for _, rules in GROUPS for rule in rules}
 """Every field that means something on some route to some version."""
 
-WITHOUT_EFFECT = frozenset(
-    {"agent_hierarchy", "conversation_params", "parallel_tool_calls", "priority", "user"}
-)
-"""Fields of the workers that change no token (TRT#19459 on `parallel_tool_calls`: accepted, not enforced), so that
-they can be left out where a version does not know them."""
-
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "add_generation_prompt": (True,),
     "add_special_tokens": (False,),
