@@ -220,16 +220,19 @@ class RequestCycle:
         for a client of HTTP/1.0. An answer that has begun goes on; `status` and `headers` come too late for it.
         """
         if self.response_started:
-            return self._sink_for(RelaySink(self, source, b"", chunked=self._chunked))
+            return self._sink_for(source, b"", chunked=self._chunked)
         self.response_started = True
         known_length = any(name == b"content-length" for name, _ in headers)
         chunked = not known_length and self._speaks_chunked
         if not known_length and not chunked:
             self.keep_alive = False
         head = self._encode_head(status, headers, chunked=chunked)
-        return self._sink_for(RelaySink(self, source, head, chunked=chunked, known_length=known_length))
+        return self._sink_for(source, head, chunked=chunked, known_length=known_length)
 
-    def _sink_for(self, sink: RelaySink) -> RelaySink:
+    def _sink_for(
+        self, source: WorkerConnection, head: bytes, *, chunked: bool, known_length: bool = False
+    ) -> RelaySink:
+        sink = self.protocol.make_sink(self, source, head, chunked=chunked, known_length=known_length)
         if self.disconnected:
             sink.client_gone()
         else:

@@ -1,4 +1,4 @@
-"""What a client connection may do."""
+"""What a client connection may do, and how long it is served."""
 
 import msgspec
 
@@ -11,6 +11,7 @@ class Limits(msgspec.Struct, frozen=True):
         max_body_bytes: request body.
         header_timeout: for a whole head, from the connection's or the first byte's arrival.
         client_stall_timeout: between two pieces of a body, and for a client that does not read its answer.
+        coalesce_seconds: how long pieces of a stream may wait for more while the loop is busy; 0 = never.
         close_timeout: for a client to take the last bytes of an answer after which the connection closes.
     """
 
@@ -18,4 +19,5 @@ class Limits(msgspec.Struct, frozen=True):
     max_body_bytes: int = 128 * 1024 * 1024
     header_timeout: float = 15.0
     client_stall_timeout: float = 180.0
+    coalesce_seconds: float = 0.0
     close_timeout: float = 5.0

@@ -21,8 +21,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import urllib.parse
+from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 import httptools
@@ -31,10 +33,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
+from proxy.downstream.coalesce import CoalescingSink, LoopMeter
 from proxy.downstream.cycle import EXTENSION, RequestCycle
 from proxy.downstream.head import body_reader, says_close
 from proxy.downstream.limits import Limits
 from proxy.downstream.refusal import Refusal
+from proxy.downstream.sink import RelaySink
 from proxy.errors import error_body, error_headers
 from proxy.wire.chunks import BodyReader
 from proxy.wire.errors import BrokenFraming
@@ -50,11 +54,13 @@ class RelayProtocol(HttpToolsProtocol):
     """See the module's docstring.
 
     Attributes:
+        make_sink: takes a worker's answer; `CoalescingSink` when pieces may wait.
         limits: set on a subclass, since uvicorn instantiates the class itself.
         draining: states of servers that are about to stop; their answers close the connections.
     """
 
     limits = Limits()
+    make_sink: Callable[..., RelaySink] = RelaySink
     draining: ClassVar[set[ServerState]] = set()
 
     # Connection
@@ -376,4 +382,8 @@ class RelayProtocol(HttpToolsProtocol):
 
 def protocol_class(limits: Limits) -> type[RelayProtocol]:
     """The protocol class for uvicorn's `Config(http=...)` with these limits."""
-    return type("LimitedRelayProtocol", (RelayProtocol,), {"limits": limits})
+    attributes: dict[str, Any] = {"limits": limits}
+    if limits.coalesce_seconds:
+        coalescing = functools.partial(CoalescingSink, seconds=limits.coalesce_seconds, meter=LoopMeter())
+        attributes["make_sink"] = staticmethod(coalescing)
+    return type("LimitedRelayProtocol", (RelayProtocol,), attributes)

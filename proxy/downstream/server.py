@@ -46,6 +46,7 @@ def server_config(settings: Settings, app: Application) -> uvicorn.Config:
         max_body_bytes=proxy.max_body_bytes,
         header_timeout=proxy.header_timeout,
         client_stall_timeout=proxy.client_stall_timeout,
+        coalesce_seconds=proxy.stream_coalesce_ms / 1000,
     )
     return uvicorn.Config(
         app,
@@ -58,6 +59,7 @@ def server_config(settings: Settings, app: Application) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nothing here depends on the client's address
         timeout_keep_alive=settings.server_keep_alive_timeout,
         root_path="",  # the router deals with it: some ingresses strip the prefix and some do not
         backlog=_BACKLOG,

@@ -88,7 +88,7 @@ class RelaySink:
         if self.done.done():
             return
         self.source = None
-        self.write(data + LAST_CHUNK if self.framed else data)
+        RelaySink.write(self, data + LAST_CHUNK if self.framed else data)  # the last piece never waits
         self._cycle.finish()
         self.done.set_result(None)
 
@@ -147,7 +147,7 @@ class RelaySink:
         cycle.keep_alive = False
         if self.framed:
             last = (chunk(last) if last else b"") + LAST_CHUNK
-        self.write(last)
+        RelaySink.write(self, last)
         cycle.finish()
 
     def abort(self) -> None:
