@@ -1,0 +1,52 @@
+import asyncio
+import gc
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+SHORT_SECONDS = 15.0
+LONG_SECONDS = 300.0
+
+
+class TimeBox:
+    """Numbers of cases until the time is over; a failing number is the seed that repeats it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.number = -1
+
+    def __iter__(self) -> Iterator[int]:
+        # FUZZ_SEED repeats one case.
+        if "FUZZ_SEED" in os.environ:
+            self.number = int(os.environ["FUZZ_SEED"])
+            yield self.number
+            return
+        first = time.time_ns() % 2**40 if self._seconds == LONG_SECONDS else 0
+        end = time.monotonic() + self._seconds
+        self.number = first
+        while time.monotonic() < end:
+            yield self.number
+            self.number += 1
+
+
+@pytest.fixture(
+    params=[SHORT_SECONDS, pytest.param(LONG_SECONDS, marks=pytest.mark.long)], ids=["short", "long"]
+)
+def time_box(request: pytest.FixtureRequest) -> Iterator[TimeBox]:
+    """Cases for some seconds: the same ones each time in the short form, others each time in the long one."""
+    box = TimeBox(request.param)
+    return box
+
+
+@pytest.fixture(autouse=True)
+async def _nothing_unnoticed() -> AsyncIterator[None]:
+    """Exceptions of callbacks, and of tasks that nobody awaits, fail the test."""
+    noticed: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: noticed.append(context))
+    yield
+    gc.collect(1)
+    await asyncio.sleep(0)
+    assert noticed == []
