@@ -9,7 +9,8 @@ CORPUS = Path(__file__).parent / "corpus"
 SNIPPETS = [
     b"\r\n", b"\n", b"\r", b"\r\n\r\n", b"\n\n", b" ", b"\t", b":", b";", b",", b"0", b"00", b"f", b"x", b"-", b"+",
     b'"', b"\x00", b"\x0b", b"\xff", b"\xc3\xbc", b"HTTP/1.1 ", b"HTTP/1.0", b"0\r\n\r\n", b"5\r\nhello\r\n",
-    b"1;a=b\r\n", b"Content-Length: 5\r\n", b"content-length:0\r\n", b"Content-Length: 18446744073709551616\r\n", b"Host: q\r\n",
+    b"1;a=b\r\n", b"Content-Length: 5\r\n", b"content-length:0\r\n", b"Content-Length: 18446744073709551616\r\n",
+    b"Host: q\r\n",
     b"Transfer-Encoding: chunked\r\n", b"transfer-encoding: identity\r\n", b"Connection: close\r\n",
     b"Connection: keep-alive, upgrade\r\nUpgrade: h2c\r\n", b"Expect: 100-continue\r\n", b"X: y\r\n z\r\n",
     b"GET / HTTP/1.1\r\nHost: p\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", b"HTTP/1.1 100 C\r\n\r\n",
