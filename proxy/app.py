@@ -177,5 +177,5 @@ async def _wait_ready(service: Service) -> None:
     """Clients wait in the queue of the predecessor's socket: do not turn them away before the first probes."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_MOST_SECONDS_UNTIL_READY):
-            while not service.ready:  # noqa: ASYNC110 - a start-up, not a hot path
+            while not (service.ready or service.draining):  # noqa: ASYNC110 - a start-up, not a hot path
                 await asyncio.sleep(0.02)

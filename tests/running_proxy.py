@@ -114,7 +114,9 @@ async def running_proxy(
     **keys: Any,
 ) -> AsyncIterator[RunningProxy]:
     """Start workers (options in ``cluster``), the proxy (``keys`` of the configuration) and a client."""
-    async with SimCluster(**{"context": 1, "generation": 1, "keep_alive_seconds": 60.0, **(cluster or {})}) as workers:
+    async with SimCluster(
+        **{"context": 1, "generation": 1, "keep_alive_seconds": 60.0, **(cluster or {})}
+    ) as workers:
         server = _make_server(settings_for(workers, **keys), kind)
         serving = asyncio.create_task(server.serve())
         await eventually(lambda: serving.done() or server.started, "the start")
@@ -139,7 +141,13 @@ def _make_server(settings: Settings, kind: str) -> Any:
         return make_server(settings)
     # As little of ours as possible: the application has to work under any ASGI server.
     config = uvicorn.Config(
-        Application(settings), host="127.0.0.1", port=0, http="httptools", ws="none", lifespan="on", log_config=None
+        Application(settings),
+        host="127.0.0.1",
+        port=0,
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,
     )
     return _PlainServer(config)
 

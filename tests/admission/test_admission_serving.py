@@ -60,7 +60,11 @@ async def test_batch_sizes_of_the_workers_limit_by_themselves():
 
 @pytest.mark.parametrize(
     ("keys", "code"),
-    [({"max_queued": 1}, "queue_full"), ({"max_queued_bytes": 120}, "queue_bytes_full"), ({"max_queued": 0}, "queue_full")],
+    [
+        ({"max_queued": 1}, "queue_full"),
+        ({"max_queued_bytes": 120}, "queue_bytes_full"),
+        ({"max_queued": 0}, "queue_full"),
+    ],
 )
 async def test_refusals_say_why(keys, code):
     async with running_proxy(max_inflight=1, **keys) as proxy:
