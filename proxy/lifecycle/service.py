@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from proxy.admission.setup import make_admission
 from proxy.fleet.member import Member, SoleMember
 from proxy.fleet.worker_lists import WORKERS, WorkerLists
+from proxy.lifecycle.canary import ServiceCanary
 from proxy.lifecycle.orphans import OrphanDrains
 from proxy.lifecycle.retry import RetryBudget
 from proxy.wire.fields.accepted import Accepted
@@ -70,7 +71,7 @@ class Service:
 
     def start(self) -> None:
         """Begin to probe the workers, and to take other lists of them."""
-        self.registry.start()
+        self.registry.start(ServiceCanary(self))
         self.member.commands.register(WORKERS, self._change_workers)
 
     async def _change_workers(self, arguments: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable
@@ -90,9 +91,7 @@ class HealthMonitor:
                 # Version and model are asked for whenever the worker comes back: it may be another one.
                 identified &= ping.finding is Finding.HEALTHY
                 if ping.finding is Finding.HEALTHY and not identified:
-                    instance.version, instance.models = await pinger.identify()
-                    instance.max_batch_size = await pinger.batch_size()
-                    await instance.capabilities.look_up(pinger, instance.version)
+                    await self._identify(instance, pinger)
                     identified = True
                 if ping.detail != last:
                     last = ping.detail
@@ -102,6 +101,14 @@ class HealthMonitor:
                 delay = self._interval * random.uniform(0.9, 1.1) * self._factor(instance)  # noqa: S311
         finally:
             await pinger.close()
+
+    async def _identify(self, instance: Instance, pinger: Pinger) -> None:
+        """Ask what the worker is; what it does not tell in time stays unknown and does not keep it from serving."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._timeout):
+                instance.version, instance.models = await pinger.identify()
+                instance.max_batch_size = await pinger.batch_size()
+                await instance.capabilities.look_up(pinger, instance.version)
 
     def _factor(self, instance: Instance) -> int:
         health = instance.health

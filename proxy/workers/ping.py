@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from proxy.config.address import WorkerAddress
-from proxy.errors import ConnectFailed, ConnectionBroken, InternalFault, LegTimeout, ProxyError, Retry
+from proxy.errors import ConnectionBroken, InternalFault, LegTimeout, ProxyError, Retry
 from proxy.upstream.access import WorkerAccess
 from proxy.upstream.connection import Answer, WorkerConnection
 from proxy.upstream.head import ResponseHead
@@ -138,8 +138,8 @@ class Pinger:
         attempt = self._connections.connect()
         try:
             connection = await attempt.future
-        except asyncio.CancelledError:
-            attempt.abort(0, ConnectFailed("cancelled"))
+        except BaseException:
+            attempt.give_up()
             raise
         return await _exchange(connection, request, longest)
 

@@ -142,6 +142,19 @@ def test_each_model_has_its_workers(serve):
     assert (refused.status_code, refused.json()["error"]["code"]) == (404, "model_not_found")
 
 
+def test_the_canary_finds_a_worker_that_lies(serve):
+    """Its `/health` says 200 while every request fails; there is no other traffic."""
+    cluster, server = serve(context=2, generation=2, canary_interval=0.05)
+    sick = cluster.generation_workers[0]
+    sick.add_fault(kind="status", status=500, route="inference")
+    registry = server.service.registry
+    eventually(lambda: sum(not worker.ready for worker in registry.workers) == 1, what="one worker out")
+    (out,) = [worker for worker in registry.workers if not worker.ready]
+    assert out.address.text == sick.address
+    assert out.health.ejections["canary"] == 1
+    assert all(post(server, chat()).status_code == 200 for _ in range(3))
+
+
 def test_a_worker_whose_connections_break_is_ejected(serve):
     cluster, server = serve(context=3, router="round_robin")
     sick = cluster.context_workers[0]
