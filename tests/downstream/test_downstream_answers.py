@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 import pytest
-from downstream_fakes import GET, App, Connection, Held, answer, parse, settle
+from fake_downstream import GET, App, Connection, Held, answer, parse, settle
 
 HEAD = GET.replace(b"GET", b"HEAD")
 OLD = GET.replace(b"1.1", b"1.0")
@@ -323,7 +323,7 @@ async def test_a_cancelled_request_is_answered() -> None:
         task.cancel()
     await settle()
     (response,) = connection.responses()
-    assert response.status == 500
+    assert (response.status, response.headers["x-disagg-proxy-error"]) == (503, "proxy;shutting_down")
     assert connection.closed
 
 

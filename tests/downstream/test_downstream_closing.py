@@ -1,7 +1,7 @@
 """How connections end: idle ones, those of clients that do not read, those of a server that stops."""
 
 import pytest
-from downstream_fakes import GET, App, Connection, Held, settle
+from fake_downstream import GET, App, Connection, Held, settle
 
 from proxy.downstream.limits import Limits
 from proxy.downstream.protocol import RelayProtocol

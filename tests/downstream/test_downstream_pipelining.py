@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from downstream_fakes import GET, App, Connection, Held, settle
+from fake_downstream import GET, App, Connection, Held, settle
 
 from proxy.downstream.limits import Limits
 

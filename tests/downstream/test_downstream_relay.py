@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from downstream_fakes import GET, App, Connection, Held, parse, settle
+from fake_downstream import GET, App, Connection, Held, parse, settle
 from fake_pool import REQUEST, FakeConnections
 from fake_transport import FakeTransport
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from downstream_fakes import GET, App, Connection, settle
+from fake_downstream import GET, App, Connection, settle
 
 from proxy.downstream.limits import Limits
 

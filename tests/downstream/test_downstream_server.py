@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from downstream_fakes import answer, parse
+from fake_downstream import answer, parse
 from server_fakes import Application, close, running, until
 
 from proxy.config.settings import ProxySettings, Settings
@@ -127,7 +127,7 @@ async def test_what_does_not_finish_in_time_is_cut_off() -> None:
         await until(lambda: gate.waiting == 1)
         serving.server.stop()
         (response,) = parse(await reader.read())
-        assert response.status == 500
+        assert response.status == 503
         assert gate.cancelled == 1
         await serving.stopped()
         await close(writer)
@@ -158,7 +158,7 @@ async def test_a_second_signal_hurries(phase: str) -> None:
         serving.server.stop()
         await serving.stopped()
         assert gate.cancelled == 1
-        assert parse(await reader.read())[0].status == 500
+        assert parse(await reader.read())[0].status == 503
         await close(writer)
 
 

@@ -6,7 +6,7 @@ import socket
 import struct
 from typing import Any
 
-from downstream_fakes import answer, parse
+from fake_downstream import answer, parse
 from server_fakes import close, running, until
 
 from proxy.config.address import parse_worker_address
