@@ -56,9 +56,9 @@ def parse_api_keys(text: str) -> KeyRing:
         line = line.strip()
         if not line or line.startswith("#"):
             continue
-        name, _, key = line.partition(":")
+        name, colon, key = line.partition(":")
         name, key = name.strip(), key.strip()
-        if not _NAME.fullmatch(name):
+        if not colon or not _NAME.fullmatch(name):
             raise ValueError(f"line {number}: expected name:key, the name of letters, digits and ._@-")
         if not _TOKEN.fullmatch(key):
             raise ValueError(f"line {number}: a key consists of printable ASCII characters without blanks")

@@ -138,6 +138,8 @@ class RelayProtocol(HttpToolsProtocol):
 
     def close(self) -> None:
         """Close as soon as the client has taken what was written, and after the close time-out in any case."""
+        if self.transport.is_closing():
+            return  # a second close would take asyncio's TLS transport apart
         self._cancel_timer()
         self.transport.close()
         if self.transport.get_write_buffer_size():
