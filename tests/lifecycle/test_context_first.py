@@ -1,0 +1,416 @@
+"""The order of the phases, and what becomes of a request when one of them goes wrong."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from fake_pool import settle
+from scripted_workers import (
+    EVENT,
+    FRAME,
+    HAND_OFF,
+    REQUEST_ID,
+    STREAM,
+    STREAM_HEAD,
+    World,
+    finished,
+    lose,
+    nothing,
+    reply,
+)
+
+from proxy.errors import BrokenAnswer, ClientGone, ConnectFailed, ConnectionBroken, LegTimeout, NotReady
+
+MakeWorld = Callable[..., World]
+GENERATED = {
+    "id": "chatcmpl-1",
+    "choices": [{"index": 0, "message": {"content": "Blue"}, "finish_reason": "stop"}],
+}
+
+
+@pytest.fixture
+async def make() -> AsyncIterator[MakeWorld]:
+    worlds: list[World] = []
+
+    def make(*arguments: Any, **options: Any) -> World:
+        worlds.append(World(*arguments, **options))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        await world.close()
+
+
+async def test_both_legs(make: MakeWorld) -> None:
+    world = make()
+    world.script(c0=[reply(HAND_OFF)], g0=[reply(GENERATED)])
+    assert await world.ask() is None
+    assert world.log == ["c0", "g0"]
+    client, record = world.client, world.record
+    assert (client.status, json.loads(client.body)) == (200, GENERATED)
+    assert client.headers == {b"content-type": b"application/json", b"x-request-id": b"req-1"}
+    prefill, generate = world["c0"].requests[0], world["g0"].requests[0]
+    assert prefill["stream"] is False
+    assert prefill["disaggregated_params"]["request_type"] == "context_only"
+    assert generate["disaggregated_params"]["request_type"] == "generation_only"
+    assert generate["disaggregated_params"]["disagg_request_id"] == REQUEST_ID
+    assert b"x-request-id: req-1" in world["g0"].heads[0]
+    assert (record.outcome, record.answered_by, record.retries) == ("ok", "gen", 0)
+    assert record.context_sent <= record.context_done <= record.generation_sent <= record.generation_head
+
+
+async def test_a_stream(make: MakeWorld) -> None:
+    world = make()
+    world.script(c0=[reply(HAND_OFF)], g0=[STREAM])
+    assert await world.ask(stream=True) is None
+    assert (world.client.status, world.client.body, world.client.complete) == (200, EVENT, True)
+    assert world["g0"].requests[0]["stream"] is True
+    assert world.record.response_size == len(EVENT)
+    assert world.record.outcome == "ok"
+
+
+async def test_the_context_worker_finishes_by_itself(make: MakeWorld) -> None:
+    world = make()
+    world.script(c0=[finished("Blue")])
+    assert await world.ask() is None
+    assert world.log == ["c0"]
+    assert json.loads(world.client.body)["choices"][0]["message"]["content"] == "Blue"
+    assert world.record.answered_by == "ctx"
+
+
+async def test_it_finishes_a_stream_too(make: MakeWorld) -> None:
+    world = make()
+    world.script(c0=[finished("Blue")])
+    assert await world.ask(stream=True) is None
+    assert world.client.headers[b"content-type"].startswith(b"text/event-stream")
+    assert world.client.body.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 413, 422, 501])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_about_the_request_is_the_answer(make: MakeWorld, status: int, stream: bool) -> None:
+    for who in ("c0", "g0"):
+        world = make(2, 2)
+        told = reply(b"told you", status, b"x-trtllm-a: 1", b"set-cookie: no")
+        world.script(c0=[reply(HAND_OFF)], c1=[reply(HAND_OFF)], g0=[reply(GENERATED)], g1=[reply(GENERATED)])
+        world[who].steps = world[who[0] + "1"].steps = [told]
+        assert await world.ask(stream=stream) is None
+        assert len(world.log) == (1 if who == "c0" else 2)
+        assert (world.client.status, world.client.body) == (status, b"told you")
+        assert world.client.headers[b"x-trtllm-a"] == b"1"
+        assert b"set-cookie" not in world.client.headers
+        assert world.record.outcome == "rejected"
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+async def test_an_answer_about_the_worker_sends_the_context_leg_to_another(
+    make: MakeWorld, status: int
+) -> None:
+    world = make(2, 1)
+    world.script(c0=[reply(b"sick", status)], c1=[reply(HAND_OFF)], g0=[reply(GENERATED)])
+    assert await world.ask() is None
+    assert world.log == ["c0", "c1", "g0"]
+    assert world.client.status == 200
+    first, second = world["c0"].requests[0], world["c1"].requests[0]
+    ids = [each["disaggregated_params"]["disagg_request_id"] for each in (first, second)]
+    assert ids[0] != ids[1]  # workers refuse an id that they have seen
+    assert world.record.retries == 1
+
+
+async def test_the_last_answer_is_told_when_the_retries_are_used_up(make: MakeWorld) -> None:
+    world = make(1, 1, max_retries=0)
+    world.script(c0=[reply(b"sick", 500)])
+    assert await world.ask() is None
+    assert (world.client.status, world.client.body) == (500, b"sick")
+    assert world.log == ["c0"]
+
+
+async def test_a_context_connection_that_breaks(make: MakeWorld) -> None:
+    world = make(2, 1)
+    world.script(c0=[lose], c1=[reply(HAND_OFF)], g0=[reply(GENERATED)])
+    assert await world.ask() is None
+    assert world.log == ["c0", "c1", "g0"]
+    world = make(1, 1, max_retries=0)
+    world.script(c0=[lose])
+    error = await world.ask()
+    assert isinstance(error, ConnectionBroken)
+    assert (error.status, error.source.value) == (502, "ctx")
+
+
+async def test_a_context_worker_that_cannot_be_reached(make: MakeWorld) -> None:
+    world = make(2, 1)
+    world["c0"].refuses = [ConnectionRefusedError()]
+    world.script(c1=[reply(HAND_OFF)], g0=[reply(GENERATED)])
+    assert await world.ask() is None
+    assert world.log == ["c0 refuses", "c1", "g0"]
+    world = make(1, 1, max_retries=1)
+    world["c0"].refuses = [ConnectionRefusedError(), ConnectionRefusedError()]
+    error = await world.ask()
+    assert isinstance(error, ConnectFailed)
+    assert error.source.value == "ctx"
+
+
+async def reuse(world: World) -> None:
+    """Leave one idle connection to each worker."""
+    world.script(c0=[reply(HAND_OFF)], g0=[reply(GENERATED)])
+    assert await world.ask() is None
+    world.client.status = 0
+    world.log.clear()
+    world.record.retries = 0
+
+
+async def test_an_idle_connection_that_the_worker_closed_as_we_wrote(make: MakeWorld) -> None:
+    world = make(max_retries=0)
+    await reuse(world)
+    world.script(c0=[lose, reply(HAND_OFF)], g0=[lose, reply(GENERATED)])
+    assert await world.ask() is None
+    assert world.log == ["c0", "c0", "g0", "g0"]
+    context = [each["disaggregated_params"]["disagg_request_id"] for each in world["c0"].requests[-2:]]
+    generation = [each["disaggregated_params"]["disagg_request_id"] for each in world["g0"].requests[-2:]]
+    assert context[0] != context[1]
+    assert generation == [REQUEST_ID] * 2
+    assert world.record.retries == 2
+
+
+@pytest.mark.parametrize("who", ["c0", "g0"])
+async def test_it_is_tried_once(make: MakeWorld, who: str) -> None:
+    world = make(max_retries=0)
+    await reuse(world)
+    world[who].steps = [lose]
+    error = await world.ask()
+    assert isinstance(error, ConnectionBroken)
+    assert world.log.count(who) == 2
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_generation_worker_that_refuses(make: MakeWorld, status: int, stream: bool) -> None:
+    world = make(1, 2)
+    world.script(
+        c0=[reply(HAND_OFF)], g0=[reply(b"busy", status)], g1=[STREAM if stream else reply(GENERATED)]
+    )
+    assert await world.ask(stream=stream) is None
+    assert world.log == ["c0", "g0", "g1"]
+    assert world["g1"].requests[0]["disaggregated_params"]["disagg_request_id"] == REQUEST_ID
+    assert world.client.status == 200
+
+
+async def test_a_generation_worker_that_cannot_be_reached(make: MakeWorld) -> None:
+    world = make(1, 2)
+    world["g0"].refuses = [ConnectionRefusedError()]
+    world.script(c0=[reply(HAND_OFF)], g1=[reply(GENERATED)])
+    assert await world.ask() is None
+    assert world.log == ["c0", "g0 refuses", "g1"]
+
+
+@pytest.mark.parametrize("step", [lose, reply(b"sick", 500), reply(b"null"), b"garbage\r\n\r\n"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_lost_hand_off_is_made_again(make: MakeWorld, step: Any, stream: bool) -> None:
+    """A hand-off is taken once: another generation worker cannot have it, but prefill can be repeated."""
+    world = make(1, 2)
+    good = STREAM if stream else reply(GENERATED)
+    world.script(c0=[reply(HAND_OFF)], g0=[step], g1=[good])
+    assert await world.ask(stream=stream) is None
+    assert world.log[:3] == ["c0", "g0", "c0"]
+    assert world.client.status == 200
+    assert world.record.outcome == "ok"
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (reply(b"not JSON"), BrokenAnswer),
+        (reply({"choices": []}), BrokenAnswer),
+        (
+            reply({**HAND_OFF, "choices": [{**HAND_OFF["choices"][0], "disaggregated_params": None}]}),
+            BrokenAnswer,
+        ),  # type: ignore[index]
+        (b"garbage\r\n\r\n", BrokenAnswer),
+        (reply(HAND_OFF)[:-10], ConnectionBroken),
+    ],
+)
+async def test_a_context_answer_that_is_none(make: MakeWorld, answer: bytes, kind: type[Exception]) -> None:
+    def step(transport: Any) -> None:
+        transport.receive(answer)
+        transport.lose()
+
+    world = make(max_retries=0)
+    world.script(c0=[step])
+    error = await world.ask()
+    assert isinstance(error, kind)
+    assert (error.status, error.source.value) == (502, "ctx")
+    assert world.log == ["c0"]
+    assert world.client.status == 0
+
+
+async def test_there_is_no_worker(make: MakeWorld) -> None:
+    world = make(0, 1)
+    error = await world.ask()
+    assert isinstance(error, NotReady)
+    assert error.status == 503
+
+
+# Streams that break off
+
+
+async def test_an_error_event_between_two_events(make: MakeWorld) -> None:
+    def step(transport: Any) -> None:
+        transport.receive(STREAM_HEAD + FRAME)
+        asyncio.get_running_loop().call_soon(transport.lose)
+
+    world = make()
+    world.script(c0=[reply(HAND_OFF)], g0=[step])
+    assert await world.ask(stream=True) is None
+    assert world.client.status == 200
+    event = world.client.body.removeprefix(EVENT)
+    assert json.loads(event.removeprefix(b"data: "))["error"]["code"] == "worker_disconnected"
+    assert event.endswith(b"\n\n")
+    assert not world.client.complete
+    assert (world.record.outcome, world.record.status) == ("error", 200)
+    assert not world.record.cut_inside_event
+    assert world.log == ["c0", "g0"]
+
+
+async def test_inside_an_event_the_answer_is_cut(make: MakeWorld) -> None:
+    def step(transport: Any) -> None:
+        transport.receive(STREAM_HEAD + FRAME + b"3\r\ndat\r\n")
+        asyncio.get_running_loop().call_soon(transport.lose)
+
+    world = make()
+    world.client.between_events = False
+    world.script(c0=[reply(HAND_OFF)], g0=[step])
+    assert await world.ask(stream=True) is None
+    assert world.client.cut
+    assert world.client.body == EVENT + b"dat"
+    assert world.record.cut_inside_event
+
+
+async def test_a_stream_that_is_none_is_passed_on_as_what_it_is(make: MakeWorld) -> None:
+    world = make()
+    world.script(c0=[reply(HAND_OFF)], g0=[reply(GENERATED)])
+    assert await world.ask(stream=True) is None
+    assert world.client.headers[b"content-type"] == b"application/json"
+    assert json.loads(world.client.body) == GENERATED
+
+
+# Clients that leave and times that pass
+
+
+@pytest.mark.parametrize("phase", ["context", "generation", "stream head", "stream"])
+async def test_a_client_that_leaves(make: MakeWorld, phase: str) -> None:
+    world = make()
+    silent = "c0" if phase == "context" else "g0"
+    world.script(c0=[reply(HAND_OFF)], g0=[nothing])
+    world[silent].steps = [nothing]
+    if phase == "stream":
+        world.script(g0=[STREAM_HEAD + FRAME])
+    task = world.start(stream=phase.startswith("stream"))
+    while silent not in world.log:
+        await asyncio.sleep(0)
+    await settle()
+    world.client.leave()
+    assert world[silent].transports[-1].aborted  # in the same turn of the loop
+    if phase == "stream":
+        await task
+        assert world.record.status == 499
+    else:
+        with pytest.raises(ClientGone):
+            await task
+    await settle()
+    assert world.log == (["c0"] if phase == "context" else ["c0", "g0"])
+
+
+@pytest.mark.parametrize("policy", ["drain", "drop"])
+async def test_a_client_that_leaves_between_the_legs(make: MakeWorld, policy: str) -> None:
+    world = make(on_disconnect_after_prefill=policy)
+
+    def answer_and_leave(transport: Any) -> None:
+        transport.receive(reply(HAND_OFF))
+        world.client.leave()
+
+    world.script(c0=[answer_and_leave], g0=[STREAM_HEAD + FRAME])
+    assert isinstance(await world.ask(), ClientGone)
+    while world.service.orphans.running:
+        await asyncio.sleep(0)
+    if policy == "drain":
+        assert world.log == ["c0", "g0"]
+        assert world["g0"].requests[0]["stream"] is True
+        assert world["g0"].transports[0].aborted
+        assert world.service.orphans.outcomes == {"drained": 1}
+    else:
+        assert world.log == ["c0"]
+        assert world.service.orphans.outcomes == {"dropped": 1}
+
+
+@pytest.mark.parametrize(
+    ("limit", "code", "silent", "stream"),
+    [
+        ("timeout_context", "context_timeout", "c0", False),
+        ("timeout_first_byte", "first_byte_timeout", "g0", False),
+        ("timeout_first_byte", "first_byte_timeout", "g0", True),
+    ],
+)
+async def test_deadlines(make: MakeWorld, limit: str, code: str, silent: str, stream: bool) -> None:
+    world = make(**{limit: 0.02})
+    world.script(c0=[reply(HAND_OFF)], g0=[nothing])
+    world[silent].steps = [nothing]
+    error = await world.ask(stream=stream)
+    assert isinstance(error, LegTimeout)
+    assert (error.status, error.code) == (504, code)
+    assert error.source.value == ("ctx" if silent == "c0" else "gen")
+    assert world[silent].transports[-1].aborted
+
+
+async def test_silence_in_a_stream(make: MakeWorld) -> None:
+    world = make(timeout_idle=0.02)
+    world.script(c0=[reply(HAND_OFF)], g0=[STREAM_HEAD + FRAME])
+    assert await world.ask(stream=True) is None
+    assert b"idle_timeout" in world.client.body
+    assert world.record.outcome == "error"
+
+
+async def test_the_total(make: MakeWorld) -> None:
+    world = make()
+    world.script(c0=[nothing])
+    error = await world.ask(total=0.02)
+    assert isinstance(error, LegTimeout)
+    assert error.code == "deadline_exceeded"
+
+
+@pytest.mark.parametrize("silent", ["c0", "g0"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_cancelled(make: MakeWorld, silent: str, stream: bool) -> None:
+    world = make()
+    world.script(c0=[reply(HAND_OFF)], g0=[STREAM_HEAD + FRAME if stream else nothing])
+    world[silent].steps = [nothing] if silent == "c0" else world["g0"].steps
+    task = world.start(stream=stream)
+    while silent not in world.log:
+        await asyncio.sleep(0)
+    await settle()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await settle()
+    assert world[silent].transports[-1].aborted
+    if stream and silent == "g0":
+        assert b"shutting_down" in world.client.body
+
+
+async def test_many_at_once_leave_nothing_behind(make: MakeWorld) -> None:
+    world = make(2, 2)
+    world.script(
+        **{name: [reply(HAND_OFF)] for name in ("c0", "c1")}, **{name: [STREAM] for name in ("g0", "g1")}
+    )
+
+    async def one() -> None:
+        single = World.__new__(World)
+        single.__dict__ = dict(world.__dict__)
+        single.client = type(world.client)()
+        assert await World.ask(single, stream=True) is None
+        assert single.client.body == EVENT
+
+    work: list[Awaitable[None]] = [one() for _ in range(100)]
+    await asyncio.gather(*work)
+    assert len(world.log) == 200
