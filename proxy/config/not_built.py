@@ -102,14 +102,6 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
     NotBuilt("router.track_routed_blocks", _CACHE_AWARE, _BALANCING, "later"),
     NotBuilt("router.load_weight", _CACHE_AWARE, _BALANCING, "later"),
     NotBuilt("router.load_cap", _CACHE_AWARE, _BALANCING, "later"),
-    # Our own keys.
-    NotBuilt(
-        "proxy.fallback_aggregated",
-        "a request is never sent to generation workers alone",
-        "`never`",
-        "later",
-        inert=("never",),
-    ),
 )
 
 NO_EFFECT: tuple[NoEffect, ...] = (

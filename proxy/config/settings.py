@@ -105,6 +105,11 @@ class ProxySettings(msgspec.Struct, frozen=True):
     # Legs that may be sent again, as a share of the recent requests; 0 = none.
     retry_budget: Annotated[float, Meta(ge=0, le=10)] = 0.2
 
+    # Without a context worker, generation workers may prefill by themselves.
+    fallback_aggregated: Literal["never", "context_down"] = "never"
+    # No context legs at all, to measure generation workers alone; also TRTLLM_DISAGG_BENCHMARK_GEN_ONLY=1.
+    benchmark_gen_only: bool = False
+
     # A client that leaves between the legs: send the generation leg and end it at its first byte, or leave the
     # hand-off to the context worker's time-out.
     on_disconnect_after_prefill: Literal["drain", "drop"] = "drain"

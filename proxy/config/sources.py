@@ -25,6 +25,9 @@ WARNINGS_KEY = "warnings"
 
 SECTION_KEYS = frozenset({"num_instances", "urls", "router"})
 _MOST_LISTED_KEYS = 20
+
+UPSTREAM_VARIABLES = {"TRTLLM_DISAGG_BENCHMARK_GEN_ONLY": "benchmark_gen_only"}
+"""Switches of `trtllm-serve disaggregated` and the keys of `proxy` that they set."""
 _NOT_CONFIGURED = frozenset({"inherited", "warnings", "origin"})
 BUILT_TOP_KEYS = frozenset(Settings.__struct_fields__) - _NOT_CONFIGURED
 TOP_KEYS = BUILT_TOP_KEYS | not_built_keys("") | NO_EFFECT_ROWS.keys()
@@ -96,6 +99,9 @@ def _add_file(layers: Layers, path: str) -> None:
 
 
 def _add_environment(layers: Layers, environ: Mapping[str, str]) -> None:
+    for variable, name in UPSTREAM_VARIABLES.items():
+        if environ.get(variable, "0") not in ("", "0"):
+            layers.proxy[name] = Entry(True, f"environment variable {variable}")
     for variable in sorted(environ):
         value = environ[variable]
         suffix = variable.removeprefix(ENVIRONMENT_PREFIX)

@@ -6,6 +6,9 @@
     generate    place the generation leg, send it, look at its status before the client gets anything
     relay       the answer to the client, as it comes
 
+Two forms bypass prefill: `fallback_aggregated` when no context worker is left, and the benchmark of generation workers
+alone (`proxy.lifecycle.generation_legs`).
+
 A complete HTTP answer of a worker goes to the client as it is, in every phase, once the retries are used up.
 """
 
@@ -13,9 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.errors import BrokenAnswer, LegFault, Source
+from proxy.errors import BrokenAnswer, LegFault, NotReady, Source
 from proxy.lifecycle.admit import try_admit, wait_for_permit
 from proxy.lifecycle.generate import Generation, GenerationFailed
+from proxy.lifecycle.generation_legs import Aggregated, GenerationOnly, HandedOff
 from proxy.lifecycle.prefill import prefill
 from proxy.wire import finished
 from proxy.wire.errors import WireError
@@ -48,7 +52,17 @@ async def serve_context_first(passage: Passage) -> None:
 
 
 async def _both_legs(passage: Passage, permit: Permit) -> None:
-    answer = await prefill(passage)
+    proxy = passage.service.settings.proxy
+    if proxy.benchmark_gen_only:
+        await Generation(passage, GenerationOnly(passage)).run()
+        return
+    try:
+        answer = await prefill(passage)
+    except NotReady:
+        if proxy.fallback_aggregated == "never":
+            raise
+        await Generation(passage, Aggregated(passage)).run()
+        return
     permit.context_done()
     if answer.head.status != 200:
         await passage.pass_on(answer, Source.CONTEXT.value)
@@ -61,7 +75,7 @@ async def _both_legs(passage: Passage, permit: Permit) -> None:
     except WireError as error:
         raise _broken(error) from None
     passage.learn_keys(hand_off)
-    await Generation(passage, hand_off).run()
+    await Generation(passage, HandedOff(passage, hand_off)).run()
 
 
 async def _second_pass(passage: Passage, permit: Permit, first: GenerationFailed) -> None:

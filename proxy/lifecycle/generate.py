@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from proxy.errors import (
     Aborted,
     BrokenAnswer,
@@ -28,22 +26,17 @@ from proxy.errors import (
 from proxy.lifecycle.relay import relay
 from proxy.lifecycle.retry import REFUSED_STATUSES, RETRIABLE_STATUSES
 from proxy.wire.answers import clean_answer
-from proxy.wire.errors import BrokenHandOff
-from proxy.wire.history import last_message
-from proxy.wire.legs import generation_body, generation_parameters
-from proxy.wire.members import JSONBytes, Members, is_null
-from proxy.wire.signing import AUTH_HEADER, sign_parameters
+from proxy.wire.members import JSONBytes, is_null
 from proxy.workers.outcome import outcome_of_status, retry_after_seconds
 from proxy.workers.worker import Role
 
 if TYPE_CHECKING:
     from proxy.config.address import WorkerAddress
+    from proxy.lifecycle.generation_legs import GenerationLegs
     from proxy.lifecycle.leg import Leg
     from proxy.lifecycle.passage import Passage
     from proxy.upstream.connection import Answer
-    from proxy.wire.handoff import ContextAnswer
     from proxy.workers.reservation import Reservation
-    from proxy.workers.worker import Worker
 
 _EVENT_STREAM = b"text/event-stream"
 
@@ -61,14 +54,14 @@ class Generation:
 
     Args:
         passage: of the request.
-        hand_off: the context worker's answer.
+        legs: makes the leg for a worker.
     """
 
-    __slots__ = ("_failed", "_hand_off", "_passage", "_retries", "_sent")
+    __slots__ = ("_failed", "_legs", "_passage", "_retries", "_sent")
 
-    def __init__(self, passage: Passage, hand_off: ContextAnswer) -> None:
+    def __init__(self, passage: Passage, legs: GenerationLegs) -> None:
         self._passage = passage
-        self._hand_off = hand_off
+        self._legs = legs
         self._retries = passage.service.settings.max_retries
         self._failed: list[WorkerAddress] = []
         self._sent = False
@@ -80,13 +73,11 @@ class Generation:
             GenerationFailed: see there.
             ProxyError: nothing has been sent to the client.
         """
-        passage = self._passage
-        passage.record.disagg_request_id = self._hand_off.request_id
         try:
             await self._until_taken()
         except (ClientGone, Aborted, NotReady, WorkersBusy, LegTimeout):
             if not self._sent:
-                _orphan(passage, self._hand_off)
+                self._legs.abandon()
             raise
 
     async def _until_taken(self) -> None:
@@ -125,7 +116,7 @@ class Generation:
             # Nobody has taken the hand-off: another worker may.
             self._sent = False
             if not await self._may_move(last):
-                _orphan(passage, self._hand_off)
+                self._legs.abandon()
                 break
             fresh = False
         if isinstance(last, LegFault):
@@ -145,12 +136,12 @@ class Generation:
         """Send the leg once; None when its answer has gone to the client, else an answer to be judged."""
         passage = self._passage
         record = passage.record
-        near: Worker | None = record.context_worker
+        near = self._legs.near
         reservation = passage.pool(Role.GENERATION).reserve(
             passage.placement, exclude=(near.address,) if near else (), avoid=self._failed, near=near
         )
         with reservation as worker:
-            body, headers = _leg_of(passage, self._hand_off, passage.request.members, worker)
+            body, headers = self._legs.make(worker)
             record.generation_worker = worker
             record.generation_sent = perf_counter()
             leg = passage.leg(
@@ -195,61 +186,4 @@ def _judge(answer: Answer, reservation: Reservation) -> None:
     reservation.report(
         outcome_of_status(answer.head.status),
         retry_after=retry_after_seconds(answer.head.get(b"retry-after")),
-    )
-
-
-def _leg_of(
-    passage: Passage, hand_off: ContextAnswer, members: Members, worker: Worker
-) -> tuple[Sequence[JSONBytes], bytes]:
-    """Body and headers of the generation leg for a worker.
-
-    Raises:
-        BrokenAnswer: the hand-off has the right members but not in the right form.
-    """
-    service, request = passage.service, passage.request
-    accepted = service.accepted(worker)
-    key = service.settings.internal_request_auth_key
-    try:
-        parameters = generation_parameters(hand_off, accepted, conversation=request.conversation)
-        body = generation_body(
-            members,
-            hand_off,
-            parameters,
-            chat=request.chat,
-            last_message=_only_message(passage, hand_off, members),
-            base64_ids=accepted.base64_ids,
-            without=service.withheld(worker, request),
-        )
-        signature = sign_parameters(key, parameters) if key is not None else None
-    except BrokenHandOff as error:
-        fault = BrokenAnswer(str(error))
-        fault.source = Source.CONTEXT
-        raise fault from None
-    if signature is None:
-        return body, passage.headers
-    return body, passage.headers + b"%b: %b\r\n" % (AUTH_HEADER, signature)
-
-
-def _only_message(passage: Passage, hand_off: ContextAnswer, members: Members) -> msgspec.Raw | None:
-    """The message to which the history is cut, if it may be cut."""
-    service, request = passage.service, passage.request
-    if not service.settings.gen_strip_message_history or not request.chat or hand_off.token_ids is None:
-        return None
-    return None if service.is_harmony(request) else last_message(members)
-
-
-def _orphan(passage: Passage, hand_off: ContextAnswer) -> None:
-    """Nobody wants the answer any more, or nobody can give it: see `proxy.lifecycle.orphans`."""
-    orphans = passage.service.orphans
-    if passage.service.settings.proxy.on_disconnect_after_prefill == "drop":
-        orphans.drop()
-        return
-    members = {name: value for name, value in passage.request.members.items() if name != "stream_options"}
-    members["stream"] = msgspec.Raw(b"true")
-    near = passage.record.context_worker
-    orphans.drain(
-        passage.pool(Role.GENERATION),
-        (near.address,) if near else (),
-        passage.target,
-        lambda worker: _leg_of(passage, hand_off, members, worker),
     )

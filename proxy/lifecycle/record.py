@@ -21,6 +21,7 @@ class RequestRecord:
         error: what went wrong, if anything.
         key: name of the API key, empty without one.
         queue_began, queue_ended: while it waited for its admission.
+        bypass: why there was no context leg, if there was none: `context_down`, `benchmark`.
         context_worker, generation_worker: who ran the legs last.
         cut_inside_event: the stream broke off inside an event, so that no error event could be added.
         dropped: names of members that the field policy left out.
@@ -29,6 +30,7 @@ class RequestRecord:
     __slots__ = (
         "answered_by",
         "body_size",
+        "bypass",
         "context_done",
         "context_sent",
         "context_worker",
@@ -67,6 +69,7 @@ class RequestRecord:
         self.dropped: tuple[str, ...] = ()
         self.retries = 0
         self.cut_inside_event = False
+        self.bypass = ""
         self.disagg_request_id = 0
         self.context_worker: Worker | None = None
         self.generation_worker: Worker | None = None

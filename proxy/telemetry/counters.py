@@ -19,6 +19,8 @@ class Counters:
         self._response_bytes = Counter(row, names.RESPONSE_BYTES)
         self._dropped_fields = Counter(row, names.DROPPED_FIELDS)
         self._retries = Counter(row, names.RETRIES)
+        self._bypasses = Counter(row, names.BYPASSES)
+        self._cut_inside_event = Counter(row, names.CUT_INSIDE_EVENT)
 
     def settle(self, record: RequestRecord, scope: Scope) -> None:
         """Count a finished request."""
@@ -28,5 +30,9 @@ class Counters:
         self._response_bytes.add(record.response_size, route)
         if record.retries:
             self._retries.add(record.retries)
+        if record.bypass:
+            self._bypasses.add(1, (record.bypass,))
+        if record.cut_inside_event:
+            self._cut_inside_event.add(1)
         for name in record.dropped:
             self._dropped_fields.add(1, (name,))

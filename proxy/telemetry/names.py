@@ -41,6 +41,10 @@ DROPPED_FIELDS = Metric(
     most=200,
 )
 RETRIES = Metric("retries", "Legs that were sent again.")
+BYPASSES = Metric("bypasses", "Requests that took no context leg.", ("reason",))
+CUT_INSIDE_EVENT = Metric(
+    "cut_inside_event", "Streams that broke off inside an event, so that no error event could be added."
+)
 REQUESTS_IN_FLIGHT = Metric("requests_in_flight", "Requests whose answer is not complete.", kind="gauge")
 CONNECTIONS = Metric("connections", "Open connections of clients.", kind="gauge")
 WORKER_IN_FLIGHT = Metric("worker_in_flight", "Legs running on a worker.", ("role", "worker"), kind="gauge")

@@ -143,7 +143,8 @@ class Registry:
     @property
     def ready(self) -> bool:
         """Whether requests can be served: for one model a worker of each role answers its probes, and not one worker
-        is to run both legs. Ejection for failed legs does not count: it passes within seconds."""
+        is to run both legs (one that generates is enough if prefill may be bypassed). Ejection for failed legs does not
+        count: it passes within seconds."""
         return any(self._can_serve(model) for model in self._pools[Role.GENERATION])
 
     def _can_serve(self, model: str | None) -> bool:
@@ -153,6 +154,9 @@ class Registry:
             else set()
             for role in Role
         )
+        proxy = self._settings.proxy
+        if proxy.benchmark_gen_only or proxy.fallback_aggregated == "context_down":
+            return bool(generation)
         return bool(context and generation) and len(context | generation) > 1
 
     @property

@@ -31,7 +31,6 @@ REFUSED_VALUES = {
     "router.track_routed_blocks": True,
     "router.load_weight": 0.25,
     "router.load_cap": 2,
-    "proxy.fallback_aggregated": "context_down",
 }
 
 
@@ -163,7 +162,7 @@ def test_rows_are_unique_and_name_nothing_that_is_built():
 
 def test_scopes():
     assert "otlp_config" in not_built_keys("")
-    assert "fallback_aggregated" in not_built_keys("proxy")
+    assert not_built_keys("proxy") == set()
     assert {"type", "load_cap"} <= not_built_keys("router")
     assert not any("." in name or name.startswith("-") for name in not_built_keys(""))
 
