@@ -1,69 +1,11 @@
 """A worker's answer straight to the client's transport: scripted worker on one side, scripted client on the other."""
 
 import asyncio
-from typing import Any
 
 import pytest
-from fake_downstream import GET, App, Connection, Held, parse, settle
-from fake_pool import REQUEST, FakeConnections
-from fake_transport import FakeTransport
-
-from proxy.downstream.cycle import RequestCycle
-from proxy.downstream.sink import RelaySink
-from proxy.errors import ClientGone, ConnectionBroken
-from proxy.upstream.connection import WorkerConnection
-
-OLD = GET.replace(b"1.1", b"1.0")
-HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
-OUT = (
-    b"HTTP/1.1 200 OK\r\ndate: today\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-)
-TYPE = [(b"content-type", b"text/event-stream")]
-EVENT = b"data: 1\n\n"
-FRAME = b"9\r\ndata: 1\n\n\r\n"
-END = b"0\r\n\r\n"
-
-
-class Relay:
-    """One request whose answer a worker has begun."""
-
-    def __init__(self) -> None:
-        self.held = Held()
-        self.pool = FakeConnections()
-        self.client: Connection
-        self.worker: FakeTransport
-        self.source: WorkerConnection
-        self.exchange = 0
-        self.cycle: RequestCycle
-        self.sink: RelaySink
-
-    async def begin(
-        self,
-        *,
-        request: bytes = GET,
-        head: bytes = HEAD,
-        headers: list[tuple[bytes, bytes]] | None = None,
-        held: bytes = b"",
-    ) -> None:
-        self.client = Connection(App(self.held))
-        await self.client.send(request)
-        self.cycle = self.held.cycles[-1]
-        self.source, self.worker = await self.pool.new()
-        self.exchange = self.source.send(REQUEST)
-        task = asyncio.create_task(self.source.head())
-        await asyncio.sleep(0)
-        self.worker.receive(head + held)
-        await task
-        self.start(TYPE if headers is None else headers)
-
-    def start(self, headers: list[tuple[bytes, bytes]]) -> None:
-        self.sink = self.cycle.relay(200, list(headers), self.source)
-        self.source.relay(self.sink)
-
-    async def finish(self) -> None:
-        self.held.release()
-        await settle()
-        assert self.client.tasks == 0
+from fake_downstream import GET, App, Connection, parse, settle
+from fake_pool import REQUEST
+from relay_world import END, EVENT, FRAME, HEAD, OLD, OUT, TYPE, Relay
 
 
 @pytest.fixture
@@ -227,111 +169,6 @@ async def test_a_client_that_has_not_read_the_answer_before(relay: Relay) -> Non
     assert len(relay.client.responses()) == 2
 
 
-@pytest.mark.parametrize("how", ["eof", "lost", "reset"])
-async def test_a_client_that_leaves_ends_the_exchange_at_once(relay: Relay, how: str) -> None:
-    await relay.begin()
-    relay.cycle.watch(lambda: relay.source.abort(relay.exchange, ClientGone("left")))
-    relay.worker.receive(FRAME)
-    relay.client.take()
-    if how == "eof":
-        relay.client.transport.receive_eof()
-    else:
-        relay.client.transport.lose(None if how == "lost" else ConnectionResetError())
-    assert relay.worker.aborted  # in the same turn of the loop
-    assert isinstance(relay.sink.done.result(), ClientGone)
-    relay.sink.write(FRAME)
-    relay.sink.flush_head()
-    relay.sink.end(FRAME)
-    relay.sink.broken(ConnectionBroken("x", retry=ConnectionBroken.retry))
-    relay.sink.pause()
-    relay.sink.resume()
-    relay.sink.close(EVENT)
-    relay.sink.abort()
-    assert isinstance(relay.sink.done.result(), ClientGone)
-    assert relay.client.take() == b""
-    await relay.finish()
-    assert relay.pool.counts == (0, 0)
-    assert relay.client.loop.armed == []
-
-
-async def test_a_client_that_left_before_the_relay_began(relay: Relay) -> None:
-    relay.client = Connection(App(relay.held))
-    await relay.client.send(GET)
-    relay.cycle = relay.held.cycles[-1]
-    for held in (b"", FRAME, FRAME + END):
-        relay.source, relay.worker = await relay.pool.new()
-        exchange = relay.source.send(REQUEST)
-        task = asyncio.create_task(relay.source.head())
-        await asyncio.sleep(0)
-        relay.worker.receive(HEAD + held)
-        await task
-        relay.client.transport.lose()
-        relay.start(TYPE)
-        assert isinstance(relay.sink.done.result(), ClientGone)
-        relay.source.abort(exchange, ClientGone("left"))
-    assert relay.client.take() == b""
-    await relay.finish()
-
-
-@pytest.mark.parametrize("sent", [b"", FRAME, FRAME + b"9\r\ndata: 2\n\n", b"1\r\nd\r\n8\r\nata: 1\n\n\r\n"])
-@pytest.mark.parametrize("request_line", [GET, OLD], ids=["1.1", "1.0"])
-async def test_an_error_event_between_two_events(relay: Relay, sent: bytes, request_line: bytes) -> None:
-    await relay.begin(request=request_line)
-    if sent:
-        relay.worker.receive(sent)
-    relay.worker.lose()
-    assert isinstance(relay.sink.done.result(), ConnectionBroken)
-    assert relay.sink.between_events
-    relay.sink.close(b"data: error\n\n")
-    (response,) = relay.client.responses()
-    assert response.body.endswith(b"data: error\n\n")
-    assert relay.client.closed
-    await relay.finish()
-    assert relay.client.loop.armed == []
-    assert relay.pool.counts == (0, 0)
-
-
-async def test_close_without_an_event(relay: Relay) -> None:
-    await relay.begin()
-    relay.worker.receive(FRAME)
-    relay.worker.lose()
-    relay.sink.close()
-    (response,) = relay.client.responses()
-    assert response.body == EVENT
-    relay.sink.close(b"again")
-    assert relay.client.take() == b""
-    await relay.finish()
-
-
-@pytest.mark.parametrize("sent", [b"3\r\ndat\r\n", b"9\r\ndata: 1\n", FRAME + b"1\r\nd\r\n"])
-async def test_inside_an_event_the_connection_is_aborted(
-    relay: Relay, sent: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    await relay.begin()
-    relay.worker.receive(sent)
-    relay.worker.lose()
-    assert not relay.sink.between_events
-    relay.sink.abort()
-    assert relay.client.transport.aborted
-    relay.held.release()
-    await settle()
-    assert not relay.client.take().endswith(END)
-    assert caplog.records == []  # the application did what it could
-    assert relay.client.loop.armed == []
-
-
-async def test_nothing_is_added_to_a_body_of_known_length(relay: Relay) -> None:
-    await relay.begin(
-        head=b"HTTP/1.1 200 OK\r\ncontent-length: 90\r\n\r\n", headers=[(b"content-length", b"90")]
-    )
-    relay.worker.receive(EVENT)
-    relay.worker.lose()
-    assert not relay.sink.between_events
-    relay.sink.abort()
-    assert relay.client.transport.aborted
-    await relay.finish()
-
-
 async def test_the_connection_is_still_used_after_an_answer_that_closed_upstream(relay: Relay) -> None:
     await relay.begin(head=HEAD.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
     relay.worker.receive(FRAME + END)
@@ -360,19 +197,6 @@ async def test_the_next_pipelined_request_starts_when_the_relay_ends(relay: Rela
     relay.held.cycles[1].respond(200, [], b"two")
     assert [response.body for response in relay.client.responses()] == [EVENT, b"two"]
     await relay.finish()
-
-
-async def test_an_application_that_returns_before_the_relay_ends_cuts_it_off(
-    relay: Relay, caplog: pytest.LogCaptureFixture
-) -> None:
-    await relay.begin()
-    relay.worker.receive(FRAME)
-    relay.held.release()
-    await settle()
-    assert relay.client.closed
-    assert "without completing" in caplog.text
-    relay.worker.receive(FRAME)
-    assert relay.client.take() == OUT + FRAME
 
 
 async def test_an_answer_that_has_begun_goes_on(relay: Relay) -> None:
@@ -406,37 +230,3 @@ async def test_a_comment_brings_the_head_along(relay: Relay) -> None:
     assert response.body == b": wait\n\n" + EVENT
     assert not relay.sink.comment(b": wait\n\n")
     await relay.finish()
-
-
-async def test_watch() -> None:
-    held = Held()
-    connection = Connection(App(held))
-    calls: list[Any] = []
-    await connection.send(GET)
-    cycle = held.cycles[0]
-    cycle.watch(lambda: calls.append("first"))
-    cycle.watch(lambda: calls.append("second"))
-    connection.transport.lose()
-    assert calls == ["second"]
-    cycle.watch(lambda: calls.append("late"))
-    assert calls == ["second", "late"]
-    cycle.watch(None)
-    held.release()
-    await settle()
-    assert calls == ["second", "late"]
-
-
-async def test_watch_ends_with_the_answer() -> None:
-    held = Held()
-    connection = Connection(App(held))
-    calls: list[Any] = []
-    await connection.send(GET)
-    cycle = held.cycles[0]
-    cycle.watch(lambda: calls.append("left"))
-    cycle.respond(200, [], b"")
-    held.release()
-    await settle()
-    connection.transport.lose()
-    assert calls == []
-    assert not cycle.disconnected
-    await settle()
