@@ -27,9 +27,8 @@ class Stack:
         options["speed"] = Speed(**options.get("speed", {}))
         self.cluster = ThreadedSimCluster(**options).start()
         try:
-            version = self.cluster.cluster.settings.profile
             urls = self.cluster.context_urls, self.cluster.generation_urls
-            settings = settings_for(*urls, **{"worker_version": version, **overrides})
+            settings = settings_for(*urls, **overrides)
             self.server = ServerThread(settings, kind).start()
         except BaseException:
             self.cluster.stop()
@@ -81,9 +80,14 @@ class Stack:
         for worker in self.cluster.workers:
             worker.clear_faults()
             worker.clear_records()
+        self.server.loop.call_soon_threadsafe(self._forgive)
         self.http.cookies.clear()
         self._leftover = self.cluster.kv.leftover
         self.expected_leftover = 0
+
+    def _forgive(self) -> None:
+        for instance in self.server.service.registry.instances:
+            instance.health.forgive()
 
     def check_settled(self) -> None:
         """Nothing of a finished test may be left: loads, busy connections, running engines, hand-offs."""

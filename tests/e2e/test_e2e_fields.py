@@ -109,7 +109,8 @@ def test_hand_off_members_of_a_client_never_pass(stack, text, members):
     named = set(response.headers[DROPPED].split(","))
     assert named <= {"disaggregated_params", "prompt_token_ids_b64"}
     params = stack.only_request("context").json()["disaggregated_params"]
-    assert params.keys() == {"request_type", "disagg_request_id", "schedule_style"}
+    own = {"request_type", "disagg_request_id", "schedule_style", "return_prompt_token_ids_b64"}
+    assert params.keys() == own
     assert b'"AAAA"' not in stack.only_request("generation").body
 
 
