@@ -1,0 +1,91 @@
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+
+from proxy import __version__
+from proxy.config.address import parse_worker_address
+from proxy.endpoints.answer import send_bytes, send_json
+from proxy.endpoints.cluster import ClusterInfoEndpoint, VersionEndpoint
+from proxy.endpoints.health import ReadyEndpoint, live
+from proxy.endpoints.metrics import MetricsEndpoint
+from proxy.workers.worker import Role
+
+
+async def get(endpoint: Any, *headers: tuple[bytes, bytes]) -> tuple[int, dict[bytes, bytes], bytes]:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await endpoint({"headers": list(headers)}, None, send)
+    start, body = sent
+    assert body["more_body"] is False
+    told = dict(start["headers"])
+    assert told[b"content-length"] == b"%d" % len(body["body"])
+    return start["status"], told, body["body"]
+
+
+def service(*, ready: bool = True) -> Any:
+    workers = {
+        Role.CONTEXT: [SimpleNamespace(address=parse_worker_address(url)) for url in ("c:1", "https://c:2")],
+        Role.GENERATION: [SimpleNamespace(address=parse_worker_address("[::1]:3"))],
+    }
+    registry = SimpleNamespace(of_role=workers.__getitem__, version="1.2.0")
+    return SimpleNamespace(ready=ready, registry=registry)
+
+
+@pytest.mark.parametrize(("ready", "status"), [(True, 200), (False, 503)])
+async def test_ready(ready: bool, status: int) -> None:
+    assert await get(ReadyEndpoint(service(ready=ready))) == (status, {b"content-length": b"0"}, b"")
+
+
+async def test_live() -> None:
+    assert (await get(live))[0] == 200
+
+
+async def test_cluster_info_has_upstreams_shape() -> None:
+    status, headers, body = await get(ClusterInfoEndpoint(service()))
+    assert (status, headers[b"content-type"]) == (200, b"application/json")
+    assert json.loads(body) == {
+        "is_ready": True,
+        "server_lists": {"context": ["c:1", "https://c:2"], "generation": ["[::1]:3"]},
+    }
+
+
+async def test_version() -> None:
+    assert json.loads((await get(VersionEndpoint(service())))[2]) == {
+        "version": "1.2.0",
+        "proxy": __version__,
+    }
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        (b"", b"text/plain"),
+        (b"text/plain", b"text/plain"),
+        (b"application/openmetrics-text", b"application/openmetrics"),
+    ],
+)
+async def test_metrics_in_the_format_that_is_asked_for(accept: bytes, content_type: bytes) -> None:
+    registry = CollectorRegistry()
+    Counter("things", "Things.", registry=registry).inc()
+    status, headers, body = await get(MetricsEndpoint(registry), (b"accept", accept))
+    assert status == 200
+    assert headers[b"content-type"].startswith(content_type)
+    assert b"things_total 1.0" in body
+
+
+async def test_answers() -> None:
+    async def text(scope: Any, receive: Any, send: Any) -> None:
+        await send_bytes(send, 418, b"tea", b"text/plain")
+
+    async def value(scope: Any, receive: Any, send: Any) -> None:
+        await send_json(send, 201, {"a": "€"})
+
+    assert await get(text) == (418, {b"content-length": b"3", b"content-type": b"text/plain"}, b"tea")
+    status, headers, body = await get(value)
+    assert (status, headers[b"content-type"], json.loads(body)) == (201, b"application/json", {"a": "€"})

@@ -1,0 +1,150 @@
+"""The access line and the formats of log output."""
+
+import json
+import logging
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from proxy.config.address import parse_worker_address
+from proxy.errors import NotReady
+from proxy.lifecycle.record import RequestRecord
+from proxy.telemetry.access_log import access_fields, log_access
+from proxy.telemetry.logs import JSONFormatter, configure_logging
+
+SCOPE: Any = {"type": "http", "method": "POST"}
+
+
+def record() -> RequestRecord:
+    made = RequestRecord("req-1", 100.0)
+    made.route = "/v1/chat/completions"
+    made.status = 200
+    made.stream = True
+    made.body_size, made.response_size = 10, 20
+    return made
+
+
+def worker(url: str) -> Any:
+    return SimpleNamespace(address=parse_worker_address(url))
+
+
+def test_a_request_that_was_refused_has_no_phases() -> None:
+    refused = record()
+    refused.status = 503
+    refused.error = NotReady("no", code="no_context_worker")
+    fields = access_fields(refused, SCOPE)
+    assert fields["error"] == "proxy;no_context_worker"
+    assert fields["outcome"] == "error"
+    assert not [name for name in fields if name.endswith("_ms")]
+    assert not {"ctx", "gen", "disagg_request_id", "key"} & fields.keys()
+
+
+def test_a_whole_request() -> None:
+    whole = record()
+    whole.key = "team-a"
+    whole.disagg_request_id = 2**62
+    whole.context_worker, whole.generation_worker = worker("c:1"), worker("unix:/g")
+    whole.queue_began, whole.queue_ended = 100.0, 100.0005
+    whole.context_sent, whole.context_done = 101.0, 101.25
+    whole.generation_sent, whole.generation_head = 101.25, 101.5
+    whole.first_byte = 102.0
+    fields = access_fields(whole, SCOPE)
+    assert {name: fields[name] for name in ("method", "path", "status", "outcome", "stream")} == {
+        "method": "POST",
+        "path": "/v1/chat/completions",
+        "status": 200,
+        "outcome": "ok",
+        "stream": "true",
+    }
+    assert (fields["request_id"], fields["key"], fields["disagg_request_id"]) == ("req-1", "team-a", 2**62)
+    assert (fields["ctx"], fields["gen"]) == ("c:1", "unix:/g")
+    assert (fields["bytes_in"], fields["bytes_out"]) == (10, 20)
+    assert (fields["queue_ms"], fields["ctx_ms"], fields["gen_head_ms"]) == (0.5, 250.0, 250.0)
+    assert fields["first_byte_ms"] == 2000.0
+    assert "error" not in fields
+
+
+def test_the_line(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "proxy.access"):
+        log_access(record(), SCOPE)
+    (line,) = caplog.records
+    assert line.getMessage().startswith("request_id=req-1 method=POST path=/v1/chat/completions status=200")
+    assert line.fields["stream"] == "true"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "route", ["/health", "/health/live", "/health/ready", "/metrics", "/prometheus/metrics"]
+)
+def test_probes_and_scrapes_write_none(caplog: pytest.LogCaptureFixture, route: str) -> None:
+    probe = record()
+    probe.route = route
+    with caplog.at_level(logging.INFO, "proxy.access"):
+        log_access(probe, SCOPE)
+    assert caplog.records == []
+
+
+def log_record(message: str, *arguments: object, **extra: object) -> logging.LogRecord:
+    made = logging.LogRecord("proxy.x", logging.WARNING, "f.py", 1, message, arguments, None)
+    made.__dict__.update(extra)
+    return made
+
+
+def test_json_lines() -> None:
+    line = json.loads(JSONFormatter().format(log_record("it is %s:\n€", "so")))
+    assert line.pop("ts") > 1_600_000_000
+    assert line == {"level": "warning", "logger": "proxy.x", "message": "it is so:\n€"}
+    formatted = JSONFormatter(3).format(log_record("x", fields={"status": 200, "path": "/a"}))
+    assert "\n" not in formatted
+    line = json.loads(formatted)
+    assert (line["process"], line["status"], line["path"]) == (3, 200, "/a")
+    assert "message" not in line
+
+
+def test_an_exception_stays_on_one_line() -> None:
+    try:
+        raise ValueError("a bug")
+    except ValueError:
+        made = log_record("failed", exc_info=sys.exc_info())
+    formatted = JSONFormatter().format(made)
+    assert "\n" not in formatted
+    assert "ValueError: a bug" in json.loads(formatted)["exception"]
+
+
+@pytest.fixture
+def root_logger():
+    """Puts the root logger back as it was."""
+    root = logging.getLogger()
+    before = (root.handlers[:], root.level)
+    root.handlers = []
+    yield root
+    root.handlers, root.level = before[0], before[1]
+    logging.getLogger("proxy.access").disabled = False
+
+
+@pytest.mark.parametrize("process", [None, 2])
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_configuring(
+    root_logger, capsys: pytest.CaptureFixture[str], style: Any, process: int | None
+) -> None:
+    configure_logging("Warning", style, access_log=True, process=process)
+    logging.getLogger("proxy.x").warning("hello %s", "you")
+    logging.getLogger("proxy.x").info("not this")
+    out, error = capsys.readouterr()
+    assert out == ""
+    (line,) = error.splitlines()
+    if style == "json":
+        assert json.loads(line)["message"] == "hello you"
+    else:
+        assert line.endswith("WARNING proxy.x: hello you")
+        assert ("[2]" in line) is (process == 2)
+
+
+def test_access_lines_can_be_switched_off(root_logger, capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("info", "text", access_log=False)
+    log_access(record(), SCOPE)
+    assert capsys.readouterr().err == ""
+    configure_logging("info", "text", access_log=True)
+    log_access(record(), SCOPE)
+    assert "request_id=req-1" in capsys.readouterr().err
