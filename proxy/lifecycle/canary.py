@@ -40,7 +40,10 @@ class ServiceCanary:
         self._service = service
 
     async def __call__(self, context: Worker, generation: Worker) -> bool:
-        """Whether both workers did their part within half a minute; a busy one is not blamed."""
+        """Whether both workers did their part within half a minute; a busy one is not blamed. A pause is one for the
+        canary too."""
+        if self._service.admission.paused:
+            return True
         try:
             async with asyncio.timeout(_SECONDS):
                 return await self._run(context, generation)
@@ -57,7 +60,8 @@ class ServiceCanary:
         }
         request_id = service.request_ids.mint()
         body = context_body(members, request_id, service.accepted(context), base64_ids=False)
-        answer = await _ask(context, (body,))
+        own = service.registry.access.key_line
+        answer = await _ask(context, (body,), own)
         if answer.head.status != 200:
             return answer.head.status in _BUSY
         hand_off = read_context_answer(answer.body)
@@ -68,14 +72,14 @@ class ServiceCanary:
         pieces = generation_body(members, hand_off, parameters, chat=False, base64_ids=accepted.base64_ids)
         key = service.settings.internal_request_auth_key
         signature = sign_parameters(key, parameters) if key is not None else None
-        headers = b"" if signature is None else b"%b: %b\r\n" % (AUTH_HEADER, signature)
+        headers = own if signature is None else b"%b%b: %b\r\n" % (own, AUTH_HEADER, signature)
         answer = await _ask(generation, pieces, headers)
         if answer.head.status != 200:
             return answer.head.status in _BUSY
         return not is_null(answer.body.strip())
 
 
-async def _ask(worker: Worker, body: Sequence[JSONBytes], headers: bytes = b"") -> Answer:
+async def _ask(worker: Worker, body: Sequence[JSONBytes], headers: bytes) -> Answer:
     """One exchange on a new connection, which cannot have been closed a moment ago."""
     attempt = worker.pool.connect()
     try:

@@ -54,6 +54,7 @@ async def serve_context_first(passage: Passage) -> None:
 async def _both_legs(passage: Passage, permit: Permit) -> None:
     proxy = passage.service.settings.proxy
     if proxy.benchmark_gen_only:
+        permit.context_done()
         await Generation(passage, GenerationOnly(passage)).run()
         return
     try:
@@ -61,6 +62,7 @@ async def _both_legs(passage: Passage, permit: Permit) -> None:
     except NotReady:
         if proxy.fallback_aggregated == "never":
             raise
+        permit.context_done()
         await Generation(passage, Aggregated(passage)).run()
         return
     permit.context_done()

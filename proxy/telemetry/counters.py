@@ -6,7 +6,7 @@ from starlette.types import Scope
 
 from proxy.lifecycle.record import RequestRecord
 from proxy.telemetry import names
-from proxy.telemetry.series import Counter
+from proxy.telemetry.series import Counter, Histogram
 from proxy.telemetry.shared import MetricsRow
 
 
@@ -18,6 +18,7 @@ class Counters:
         self._request_bytes = Counter(row, names.REQUEST_BYTES)
         self._response_bytes = Counter(row, names.RESPONSE_BYTES)
         self._dropped_fields = Counter(row, names.DROPPED_FIELDS)
+        self._queue_seconds = Histogram(row, names.QUEUE_SECONDS)
         self._retries = Counter(row, names.RETRIES)
         self._bypasses = Counter(row, names.BYPASSES)
         self._cut_inside_event = Counter(row, names.CUT_INSIDE_EVENT)
@@ -28,6 +29,9 @@ class Counters:
         self._requests.add(1, (record.route, "true" if record.stream else "false", record.outcome))
         self._request_bytes.add(record.body_size, route)
         self._response_bytes.add(record.response_size, route)
+        if record.queue_ended:
+            waited = record.queue_ended - record.queue_began
+            self._queue_seconds.observe(waited, (record.outcome,))
         if record.retries:
             self._retries.add(record.retries)
         if record.bypass:

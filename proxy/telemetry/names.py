@@ -45,6 +45,24 @@ BYPASSES = Metric("bypasses", "Requests that took no context leg.", ("reason",))
 CUT_INSIDE_EVENT = Metric(
     "cut_inside_event", "Streams that broke off inside an event, so that no error event could be added."
 )
+ADMITTED_REQUESTS = Metric(
+    "admitted_requests", "Requests between their admission and their end.", kind="gauge"
+)
+QUEUED_REQUESTS = Metric("queued_requests", "Requests that wait for their admission.", kind="gauge")
+QUEUED_BYTES = Metric("queued_bytes", "Bytes of the bodies of requests that wait.", kind="gauge")
+PAUSED = Metric(
+    "paused", "1 when a process admits nobody until it is told to resume.", kind="gauge", merge="max"
+)
+REFUSED = Metric("refused", "Requests that were not even queued.", ("code",))
+QUEUE_SECONDS = Metric(
+    "queue_seconds",
+    "Time in the queue of requests that did not enter at once.",
+    ("outcome",),
+    kind="histogram",
+    buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0),
+)
+ORPHAN_LEGS = Metric("orphan_legs", "Generation legs that run for clients who left.", kind="gauge")
+ORPHANS = Metric("orphans", "Hand-offs whose clients left, by what became of them.", ("outcome",))
 REQUESTS_IN_FLIGHT = Metric("requests_in_flight", "Requests whose answer is not complete.", kind="gauge")
 CONNECTIONS = Metric("connections", "Open connections of clients.", kind="gauge")
 WORKER_IN_FLIGHT = Metric("worker_in_flight", "Legs running on a worker.", ("role", "worker"), kind="gauge")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from proxy.lifecycle.service import Service
 from proxy.telemetry import names
+from proxy.telemetry.admission_metrics import admission_metrics
 from proxy.telemetry.gauges import Sample, Source
 from proxy.telemetry.shared import Labels
 from proxy.telemetry.worker_metrics import worker_metrics
@@ -44,5 +45,6 @@ def service_gauges(service: Service, traffic: Traffic) -> list[tuple[names.Metri
         (names.WORKER_READY, ready),
         (names.WORKER_CONNECTIONS, connections),
         (names.READY, lambda: [((), service.ready)]),
+        *admission_metrics(service),
         *worker_metrics(registry),
     ]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection
 
 from proxy.config.address import WorkerAddress
+from proxy.config.settings import PerWorker
 from proxy.errors import NotReady, WorkersBusy
 from proxy.placement.bound import load_limit
 from proxy.placement.candidates import Candidates
@@ -31,6 +32,8 @@ class WorkerPool:
         clock: seconds, monotonic.
         fail_open: use ejected workers when there are no others.
         strict: never take a worker of another domain than asked for.
+        per_worker: legs that a worker should have at most. The admission lets no more requests in than that makes
+            for all workers together; here they are only kept apart. 0 = no limit, `auto` = what the worker tells.
         on_empty: told when the last leg of a worker that is leaving has ended.
 
     Attributes:
@@ -48,6 +51,7 @@ class WorkerPool:
         clock: Callable[[], float],
         fail_open: bool = True,
         strict: bool = False,
+        per_worker: PerWorker = 0,
         on_empty: Callable[[Worker], None] = lambda _worker: None,
     ) -> None:
         self.role = role
@@ -60,6 +64,7 @@ class WorkerPool:
         self._clock = clock
         self._fail_open = fail_open
         self._strict = strict
+        self._per_worker = per_worker
         # What follows is valid until `_stale_at`.
         self._candidates = Candidates((), table)
         self._stale_at = -math.inf
@@ -96,6 +101,8 @@ class WorkerPool:
             candidates = candidates.without(exclude)
         if avoid:
             candidates = candidates.without(avoid).or_else(candidates)
+        if self._per_worker and candidates.size > 1:
+            candidates = self._below_limit(candidates)
         if self._returning and candidates.size > 1:
             candidates = self._without_full(candidates, now)
         if near is not None and near.domain is not None:
@@ -178,6 +185,16 @@ class WorkerPool:
             if self.table.legs_of(worker.column) >= max(1.0, worker.health.share(now) * mean)
         ]
         return candidates.without(full).or_else(candidates)
+
+    def _below_limit(self, candidates: Candidates) -> Candidates:
+        """Leave out workers that have as many legs as they should; if all of them have, nobody is left out."""
+        legs = candidates.legs().tolist()
+        full = []
+        for worker, running in zip(candidates.workers, legs, strict=True):
+            limit = worker.instance.max_batch_size if self._per_worker == "auto" else self._per_worker
+            if limit and running >= limit:
+                full.append(worker.address)
+        return candidates.without(full).or_else(candidates) if full else candidates
 
     def _in_domain(self, candidates: Candidates, domain: str) -> Candidates:
         near = candidates.in_domain(domain)

@@ -251,6 +251,9 @@ class Registry:
                 clock=self._clock,
                 fail_open=settings.proxy.fail_open,
                 strict=settings.proxy.topology_strict,
+                per_worker=settings.proxy.max_inflight_per_context_worker
+                if role is Role.CONTEXT
+                else settings.proxy.max_inflight_per_generation_worker,
                 on_empty=self._remove,
             )
         return pool

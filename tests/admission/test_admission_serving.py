@@ -77,6 +77,10 @@ async def test_refusals_say_why(keys, code):
             await eventually(lambda: proxy.service.admission.queued == 1)
         response = await proxy.send()
         assert refusal(response) == (429, code, f"proxy;{code}")
+        metrics = (await proxy.client.get("/metrics")).text.splitlines()
+        assert f'disagg_proxy_refused_total{{code="{code}"}} 1.0' in metrics
+        assert f"disagg_proxy_queued_requests {float(len(waiting))}" in metrics
+        assert "disagg_proxy_admitted_requests 1.0" in metrics
         assert response.headers["retry-after"] == "1"
         running[1].close()
         for task in waiting:
@@ -92,6 +96,8 @@ async def test_the_time_in_the_queue_is_limited():
         await eventually(lambda: proxy.service.admission.in_flight == 1)
         response = await proxy.send()
         assert refusal(response) == (503, "queue_timeout", "proxy;queue_timeout")
+        metrics = (await proxy.client.get("/metrics")).text
+        assert 'disagg_proxy_queue_seconds_count{outcome="error"} 1.0' in metrics
         assert response.headers["retry-after"] == "1"
         assert proxy.service.admission.queued == 0
         writer.close()
