@@ -30,7 +30,7 @@ def access_fields(record: RequestRecord, scope: Scope) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "request_id": record.request_id,
         "method": scope["method"],
-        "path": record.route if record.route != "other" else "other",
+        "path": record.route,
         "status": record.status,
         "outcome": record.outcome,
         "stream": str(record.stream).lower(),
