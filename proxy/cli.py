@@ -1,4 +1,4 @@
-"""The command line: `serve`, `check`, `demo`, `sim`."""
+"""The command line: `serve`, `check`, `fields`, `demo`, `sim`."""
 
 from __future__ import annotations
 
@@ -45,6 +45,10 @@ def _parser() -> argparse.ArgumentParser:
     add_serve_options(check)
     check.set_defaults(run=_check)
 
+    fields = commands.add_parser("fields", help="print what becomes of each request field, or of one request")
+    _add_fields_options(fields)
+    fields.set_defaults(run=_fields)
+
     demo = commands.add_parser("demo", help="run the proxy with simulated workers")
     demo.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
     demo.add_argument("--port", type=int, default=8000, help="port to listen on (default %(default)s)")
@@ -54,6 +58,32 @@ def _parser() -> argparse.ArgumentParser:
     sim.add_arguments(simulate)
     simulate.set_defaults(run=sim.run)
     return parser
+
+
+def _add_fields_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-c", "--config", metavar="FILE", help="YAML file of the proxy: its dialect, rules and workers")
+    add(
+        "--worker",
+        metavar="URL",
+        action="append",
+        help="ask this worker for what it accepts (may be repeated; default: those of FILE)",
+    )
+    add(
+        "--worker-version",
+        choices=["old", "jul", "new"],
+        help="take the built-in table of this version instead of asking workers",
+    )
+    add(
+        "--dialect",
+        choices=["trtllm", "nemo_rl", "passthrough"],
+        help="instead of the configured worker_dialect",
+    )
+    add(
+        "--explain",
+        metavar="REQUEST.json",
+        help="show what would be sent for this request; - is standard input",
+    )
 
 
 def _settings(args: argparse.Namespace) -> Settings:
@@ -70,6 +100,12 @@ def _check(args: argparse.Namespace) -> int:
     from proxy.check import run_check
 
     return run_check(_settings(args))
+
+
+def _fields(args: argparse.Namespace) -> int:
+    from proxy.fields_command import run
+
+    return run(args)
 
 
 def _demo(args: argparse.Namespace) -> int:
