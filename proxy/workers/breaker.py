@@ -116,6 +116,13 @@ class Breaker:
         self.closed = False
         self.reason = reason
 
+    def close(self) -> None:
+        """Forget everything."""
+        self._failures = self._level = 0
+        self._trial = False
+        self.closed = True
+        self._closed_at = self._clock()
+
     def allow_trial(self) -> None:
         """What opened it has gone, as far as one can see: half open at once, and a new failure counts as the first."""
         if not self.closed:

@@ -270,6 +270,17 @@ class Health:
         """Whether probes should come without delay, and over new connections."""
         return self._probe_failures > 0 or self.condition is not State.READY
 
+    def forgive(self) -> None:
+        """Forget everything that legs, probes and the canary have found against the worker."""
+        self._probe_failures = self._canary_failures = 0
+        self.busy_until = 0.0
+        self.unreachable = False
+        self.breaker.close()
+        self.recent.clear()
+        self._settle()
+        self.returned_at = None
+        self._notify(None)
+
     # What the canary tells
 
     def canary_passed(self) -> None:

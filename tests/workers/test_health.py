@@ -253,6 +253,19 @@ def test_probes_come_without_delay_while_something_is_wrong(subject):
     assert subject.health.suspicious
 
 
+@pytest.mark.parametrize("probes", [False, True])
+def test_all_is_forgiven(subject, probes):
+    subject.legs(LegOutcome.BUSY, *[LegOutcome.RESET] * 19)
+    for _ in range(3 * probes):
+        subject.health.probe_failed(timed_out=False)
+    assert subject.health.condition is State.EJECTED
+    subject.health.forgive()
+    assert subject.takes_legs()
+    assert subject.events[-1] is None
+    subject.legs(LegOutcome.RESET, LegOutcome.RESET)
+    assert subject.takes_legs()
+
+
 # The canary
 
 
