@@ -48,6 +48,7 @@ class FleetStack:
         self._run_program = run_program
         self.program = self.run_again(environment=environment)
         self.port = self._port()
+        self.base_url = f"http://127.0.0.1:{self.port}"
 
     def run_again(self, **options: Any) -> Program:
         """The same command once more."""
