@@ -1,0 +1,161 @@
+"""The table of keys in this folder's README: written by `python -m proxy.config.reference`, checked by a test."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from proxy.config.not_built import NO_EFFECT, render_markdown
+from proxy.config.settings import ProxySettings, RouterSettings, Settings
+
+_TOP = {
+    "hostname": "address to listen on",
+    "port": "port to listen on; 0 = any free one",
+    "num_workers": "processes that serve the port, one core each (`--workers`)",
+    "context_servers": "`urls` (`num_instances` may be left out) and `router` of the context workers",
+    "generation_servers": "the same for the generation workers",
+    "max_retries": "extra attempts per leg",
+    "schedule_style": "`context_first`",
+    "gen_tokids_ctxbytes": "relay token ids in base64; unset = if the workers know it",
+    "gen_strip_message_history": "cut `messages` of the generation leg to the last one where that is safe",
+    "allow_request_chat_template": "take `chat_template` from clients",
+    "node_id": "0 to 255, tells proxies apart in request ids; unset = random, and logged",
+    "server_keep_alive_timeout": "seconds that an idle client connection stays open",
+    "internal_request_auth_key": "signs hand-offs for workers that ask for it",
+}
+
+_ROUTER = {
+    "type": "`round_robin`, `random`, `load_balancing` (fewest legs in flight), `two_choices`, `conversation` (keeps "
+    "conversations together, bounded by load), `prefix` (the same by the first two messages), `consistent_hash`",
+    "use_tokens": "of `load_balancing`: weigh by prompt size",
+    "match_threshold": "of `conversation`; accepted, without effect",
+    "tokens_per_block": "of `conversation`; accepted, without effect",
+    "use_token_ids": "of `conversation`; accepted, without effect",
+    "hash_skip_count": "of `conversation`; accepted, without effect",
+    "max_sessions": "of `conversation`; accepted, without effect",
+    "use_harmony": "of `conversation`; accepted, without effect",
+}
+
+_PROXY = {
+    "max_body_bytes": "larger bodies are answered with 413; `64 MiB` is understood",
+    "max_header_bytes": "larger header sections are answered with 431",
+    "max_connections_per_worker": "0 = no limit",
+    "max_inflight": "requests at once, in all processes together; 0 = no limit",
+    "max_inflight_per_key": "the same for each API key",
+    "max_inflight_per_context_worker": "held back before prefill; `auto` = the worker's `max_batch_size`; 0 = no limit",
+    "max_inflight_per_generation_worker": "likewise",
+    "max_queued": "requests that may wait; 0 = none",
+    "max_queued_bytes": "their bodies together",
+    "queue_order": "`fifo` or `priority` (member `priority` or header `x-disagg-proxy-priority`, 0 to 1, higher first)",
+    "timeout_queue": "seconds; 503 afterwards",
+    "pause_mode": "while paused, new requests `queue` or are `refuse`d",
+    "timeout_connect": "seconds, 0 = no limit; as are all time-outs",
+    "timeout_context": "for the context leg (`-r` sets this and the next two)",
+    "timeout_first_byte": "from the generation leg's sending to the head of its answer",
+    "timeout_idle": "between two pieces of a stream, while the client takes them",
+    "timeout_total": "for the whole request; a client may shorten it by `x-request-timeout-ms`",
+    "retry_budget": "legs that may be sent again, as a share of the recent requests",
+    "fallback_aggregated": "`context_down`: generation workers prefill when no context worker is left",
+    "benchmark_gen_only": "no context legs at all (also `TRTLLM_DISAGG_BENCHMARK_GEN_ONLY=1`)",
+    "on_disconnect_after_prefill": "`drain`: take the hand-off and end the leg at its first byte, or `drop`",
+    "header_timeout": "for a whole request head",
+    "client_stall_timeout": "for a client that sends or takes nothing",
+    "sse_keepalive_seconds": "comments into a stream that has not begun; commits the status 200",
+    "server_start_timeout": "after it an error is logged; the proxy goes on trying (`-t`)",
+    "drain_grace": "after SIGTERM, new requests are still accepted for this time",
+    "drain_timeout": "then running ones may finish within this one",
+    "probe_interval": "between two probes of `/health`",
+    "probe_timeout": "for one probe",
+    "eject_after": "failures in a row, of probes or legs",
+    "eject_seconds": "doubling up to 60",
+    "fail_open": "use ejected workers when there are no others",
+    "slow_start_seconds": "a worker that comes back gets less than its share at first",
+    "canary_interval": "a tiny request through every worker; 0 = off",
+    "workers": "list of `{url, role, model, labels}`, instead of or beside the sections' urls",
+    "topology_strict": "never cross the label `domain` between the legs",
+    "accept_prompt_token_ids": "take `prompt_token_ids` from clients",
+    "worker_version": "`auto` (asks the workers), `old`, `jul` or `new`",
+    "worker_dialect": "`trtllm`, `nemo_rl` or `passthrough`",
+    "unknown_fields": "`drop`, `reject` or `pass`",
+    "field_rules": "own rules: list of `{field, action, ...}`; `disagg-proxy fields` shows all rules in force",
+    "harmony_models": "models whose workers tokenise by themselves",
+    "developer_as_system": "models whose chat templates know no role `developer`",
+    "root_path": "prefix under which the proxy is reached",
+    "model_aliases": "alias: served model",
+    "stream_coalesce_ms": "pieces of a stream may wait this long for each other while the process is busy",
+    "api_keys_file": "one `name:key` or `name:sha256=<hex>` a line; read again when it changes",
+    "admin_listen": "`host:port` or `unix:/path` of the admin routes",
+    "admin_token_file": "their bearer token",
+    "worker_api_key_file": "bearer token for the workers",
+    "forward_headers": "names of client headers that go to the workers",
+    "cors_allow_origins": "origins of browsers",
+    "tls_certfile": "serve TLS",
+    "tls_keyfile": "its key",
+    "tls_client_ca": "require client certificates of this authority",
+    "worker_tls_ca": "authority of the workers' certificates; unset = the system's",
+    "worker_tls_certfile": "client certificate for the workers",
+    "worker_tls_keyfile": "its key",
+    "worker_tls_verify": "check the workers' certificates",
+    "access_log": "one line per request",
+    "log_level": "`debug`, `info`, `warning`, `error` or `critical`",
+    "log_format": "`text` or `json`",
+}
+
+_STRUCTS: tuple[tuple[str, str, type[msgspec.Struct], dict[str, str]], ...] = (
+    ("Top level", "Keys of `trtllm-serve disaggregated`.", Settings, _TOP),
+    ("`router` of a section", "", RouterSettings, _ROUTER),
+    (
+        "`proxy`",
+        "What upstream has no key for. Sizes in bytes, times in seconds; each can be set by `DISAGG_PROXY_<KEY>`.",
+        ProxySettings,
+        _PROXY,
+    ),
+)
+_NOT_KEYS = frozenset({"proxy", "inherited", "warnings", "origin"})
+
+
+def render() -> str:
+    """The README of this folder."""
+    parts = [
+        "# Configuration",
+        "",
+        "One YAML file, that of `trtllm-serve disaggregated`. Precedence: command line, environment, file, default. "
+        "A key that is close to a known one is an error with a suggestion; any other unknown key at top level or in a "
+        "server section is taken as one that upstream passes to its workers, and `disagg-proxy check` lists it.",
+    ]
+    for title, text, struct, descriptions in _STRUCTS:
+        parts += ["", f"## {title}", "", *([text, ""] if text else []), *_table(struct, descriptions)]
+    parts += ["", "## Accepted without effect, with a warning", ""]
+    parts += [f"* `{row.key}`: {row.reason}" for row in NO_EFFECT]
+    parts += ["", "## Refused, because it is not built", "", render_markdown().rstrip()]
+    return "\n".join(parts) + "\n"
+
+
+def _table(struct: type[msgspec.Struct], descriptions: dict[str, str]) -> Iterator[str]:
+    yield "| Key | Default | |"
+    yield "|---|---|---|"
+    for field in msgspec.structs.fields(struct):
+        if field.name not in _NOT_KEYS:
+            yield f"| `{field.name}` | {_default(field.default)} | {descriptions[field.name]} |"
+
+
+def _default(value: Any) -> str:
+    if (
+        value is None
+        or isinstance(value, tuple | msgspec.Struct)
+        or value is msgspec.NODEFAULT
+        or value == ""
+    ):
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and value >= 1 << 20 and value % (1 << 20) == 0:
+        return f"{value >> 20} MiB"
+    return f"{value:g}" if isinstance(value, float) else f"{value}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())
