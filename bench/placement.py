@@ -49,18 +49,22 @@ def make_pool(policy: str, size: int, rows: int) -> WorkerPool:
     return pool
 
 
-def cost(policy: str, size: int, *, rows: int = 1, report: bool = False, rounds: int = 7) -> float:
+def cost(
+    policy: str, size: int, *, rows: int = 1, report: bool = False, mixed: bool = False, rounds: int = 7
+) -> float:
     """Microseconds of one reserve and release, with or without a report; the best of some rounds."""
     pool = make_pool(policy, size, rows)
     chance = random.Random(size)
     placements = [Placement(chance.getrandbits(64), chance.getrandbits(64), 100) for _ in range(200)]
     held = [pool.reserve(placement) for placement in placements[: size // 5]]
-    other = (parse_worker_address("10.1.0.0:8001"),)  # as the other leg's worker
+    # The other leg's worker: listed in another role only, or one of the pool.
+    elsewhere = (parse_worker_address("10.1.0.0:8001"),)
+    others = [(worker.address,) if mixed and size > 1 else elsewhere for worker in pool.workers]
     best = float("inf")
     for _ in range(rounds):
         began = time.perf_counter()
-        for placement in placements:
-            reservation = pool.reserve(placement, exclude=other)
+        for number, placement in enumerate(placements):
+            reservation = pool.reserve(placement, exclude=others[number % size])
             if report:
                 reservation.report(LegOutcome.OK)
             reservation.release()
@@ -75,12 +79,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.placement", description=__doc__)
     parser.add_argument("--rows", type=int, default=1, help="processes that share the load table")
     parser.add_argument("--report", action="store_true", help="report the outcome of each leg, too")
+    parser.add_argument("--mixed", action="store_true", help="workers are listed in both roles")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="numbers of workers")
     arguments = parser.parse_args()
     print(f"{'workers':16}" + "".join(f"{size:>8}" for size in arguments.sizes))
     for policy in POLICIES:
         figures = [
-            cost(policy, size, rows=arguments.rows, report=arguments.report) for size in arguments.sizes
+            cost(policy, size, rows=arguments.rows, report=arguments.report, mixed=arguments.mixed)
+            for size in arguments.sizes
         ]
         print(f"{policy:16}" + "".join(f"{figure:8.2f}" for figure in figures) + "  us")
 

@@ -7,19 +7,24 @@ computed with as plain Python numbers, many with numpy: below `FEW` numpy's fixe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from hashlib import blake2b
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
     from proxy.config.address import WorkerAddress
     from proxy.placement.load_table import Legs, LoadTable, Tokens
     from proxy.workers.worker import Worker
 
+Columns = npt.NDArray[np.intp]
+
 FEW = 16
+# As many workers as this, times itself, are kept in mind.
+_REMEMBERED = 128
 
 
 def address_seed(address: WorkerAddress) -> int:
@@ -44,9 +49,10 @@ class Candidates:
         "_columns",
         "_end",
         "_pick",
+        "_positions",
         "_table",
+        "_without",
         "few",
-        "positions",
         "seed_array",
         "seeds",
         "size",
@@ -54,18 +60,25 @@ class Candidates:
     )
 
     def __init__(self, workers: Sequence[Worker], table: LoadTable) -> None:
+        columns = np.array([worker.column for worker in workers], np.intp)
+        seeds = np.array([worker.seed for worker in workers], np.uint64)
+        self._fill(workers, table, columns, seeds)
+
+    def _fill(
+        self, workers: Sequence[Worker], table: LoadTable, columns: Columns, seeds: npt.NDArray[np.uint64]
+    ) -> None:
         self.workers = workers
         self.size = len(workers)
         self.few = self.size <= FEW
-        self.seeds = [worker.seed for worker in workers] if self.few else []
-        self.seed_array = np.array([] if self.few else [worker.seed for worker in workers], np.uint64)
-        self.positions = {worker.address: position for position, worker in enumerate(workers)}
+        self.seeds: list[int] = seeds.tolist() if self.few else []
+        self.seed_array = seeds
         self._table = table
-        columns = [worker.column for worker in workers]
-        self._columns = np.array(columns, np.intp)
-        self._end = max(columns, default=-1) + 1
-        self._pick = _picker(columns)
+        self._columns = columns
+        self._end = int(columns.max()) + 1 if self.size else 0
+        self._pick = _picker(columns.tolist() if self.few else [])
+        self._positions: dict[WorkerAddress, int] | None = None
         self._by_domain: dict[str, Candidates] | None = None
+        self._without: dict[WorkerAddress, Candidates] = {}
 
     def few_legs(self) -> Sequence[int]:
         """Legs in flight on each worker, all processes together, as plain numbers."""
@@ -93,15 +106,30 @@ class Candidates:
         """Legs in flight on one worker."""
         return self._table.legs_of(self.workers[position].column)
 
-    def without(self, addresses: Iterable[WorkerAddress]) -> Candidates:
+    def without(self, addresses: Collection[WorkerAddress]) -> Candidates:
         """Those that have none of these addresses; `self` if none has."""
-        positions = [self.positions[address] for address in addresses if address in self.positions]
+        if self._positions is None:
+            self._positions = {worker.address: position for position, worker in enumerate(self.workers)}
+        positions = [self._positions[address] for address in addresses if address in self._positions]
         if not positions:
             return self
+        if len(positions) > 1 or self.size > _REMEMBERED:
+            return self._remove(positions)
+        # Where workers are listed in both roles every generation leg leaves one of them out.
+        address = self.workers[positions[0]].address
+        rest = self._without.get(address)
+        if rest is None:
+            rest = self._without[address] = self._remove(positions)
+        return rest
+
+    def _remove(self, positions: Collection[int]) -> Candidates:
         workers = list(self.workers)
         for position in sorted(positions, reverse=True):
             del workers[position]
-        return Candidates(workers, self._table)
+        rest = Candidates.__new__(Candidates)
+        gone = list(positions)
+        rest._fill(workers, self._table, np.delete(self._columns, gone), np.delete(self.seed_array, gone))
+        return rest
 
     def or_else(self, others: Candidates) -> Candidates:
         """These if there are any, else the others."""
@@ -119,7 +147,7 @@ class Candidates:
 
 
 def _picker(columns: Sequence[int]) -> Callable[[Any], Sequence[int]]:
-    if len(columns) > FEW or not columns:
+    if not columns:
         return lambda _row: ()
     if len(columns) == 1:
         column = columns[0]
