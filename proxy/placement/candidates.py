@@ -124,11 +124,14 @@ class Candidates:
 
     def _remove(self, positions: Collection[int]) -> Candidates:
         workers = list(self.workers)
+        columns, seeds = self._columns, self.seed_array
         for position in sorted(positions, reverse=True):
             del workers[position]
+            # numpy.delete costs several times as much.
+            columns = np.concatenate((columns[:position], columns[position + 1 :]))
+            seeds = np.concatenate((seeds[:position], seeds[position + 1 :]))
         rest = Candidates.__new__(Candidates)
-        gone = list(positions)
-        rest._fill(workers, self._table, np.delete(self._columns, gone), np.delete(self.seed_array, gone))
+        rest._fill(workers, self._table, columns, seeds)
         return rest
 
     def or_else(self, others: Candidates) -> Candidates:
