@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Callable, Iterable
@@ -19,6 +20,7 @@ from proxy.placement.columns import ColumnAllocator, LocalColumns
 from proxy.placement.load_table import LoadTable
 from proxy.telemetry.shared import MetricsRow, SharedMetrics
 
+_logger = logging.getLogger("proxy.fleet")
 # A little longer than the supervisor waits for each process.
 _BROADCAST_TIMEOUT = CALL_TIMEOUT + 5.0
 
@@ -175,7 +177,11 @@ class FleetMember:
     async def open(self) -> None:
         """See `Member`."""
         for kept in self._kept:
-            await self.commands.run(kept.command, kept.arguments)
+            try:
+                await self.commands.run(kept.command, kept.arguments)
+            except Exception:
+                # Serving without it is better than not serving at all.
+                _logger.exception("the command %s could not be carried out again", kept.command)
         await self._channel.open(self._control)
 
     async def broadcast(
