@@ -150,7 +150,12 @@ class Repetition:
 
     def _closed_loop(self, proxy: Child, load: Child) -> None:
         case, plan, figures = self._case, self._plan, self.figures
-        seconds = max(plan.measured, 2 * case.chunks * case.interval_ms / 1000)
+        # Paced streams take a second each, whatever the proxy: more time for as many requests.
+        seconds = (
+            max(plan.measured * 1.5, 2 * case.chunks * case.interval_ms / 1000)
+            if case.paced
+            else plan.measured
+        )
         _right(load.ask("closed", connections=case.connections, seconds=plan.warm_up), "warm-up")
         with InstructionCount(proxy.pid) as instructions:
             user, system = cpu_seconds(proxy.pid)

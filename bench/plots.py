@@ -37,7 +37,7 @@ def _bars(axes: Any, result: CaseResult, figure: str, title: str, logarithmic: b
 
 
 def draw(name: str, results: dict[str, CaseResult]) -> list[str]:
-    """Writes <name>-cpu.png, -latency.png and -streams.png where there are figures; their file names."""
+    """Writes <name>-cpu.png, -paced.png, -latency.png and -streams.png where there are figures; their file names."""
     try:
         import matplotlib as mpl
     except ImportError:
@@ -47,7 +47,8 @@ def draw(name: str, results: dict[str, CaseResult]) -> list[str]:
 
     loops = [case for case in CASES if case in results and not CASES[case].streams]
     sheets = {
-        "cpu": [(case, "cpu_ms", f"{case}: CPU ms per request") for case in loops],
+        "cpu": [(case, "cpu_ms", f"{case}: CPU ms per request") for case in loops if not CASES[case].paced],
+        "paced": [(case, "cpu_ms", f"{case}: CPU ms per request") for case in loops if CASES[case].paced],
         "latency": [
             (case, "added_p50_ms", f"{case}: added latency, one client, p50 ms")
             for case in loops
@@ -64,7 +65,7 @@ def draw(name: str, results: dict[str, CaseResult]) -> list[str]:
     for sheet, panels in sheets.items():
         if not panels:
             continue
-        columns = min(3, len(panels))
+        columns = 2 if len(panels) in (2, 4) else min(3, len(panels))
         rows = -(-len(panels) // columns)
         figure, grid = pyplot.subplots(rows, columns, figsize=(4.0 * columns, 2.5 * rows), squeeze=False)
         for axes in grid.flat[len(panels) :]:
@@ -73,7 +74,7 @@ def draw(name: str, results: dict[str, CaseResult]) -> list[str]:
             _bars(axes, results[case], value, title, logarithmic=sheet != "streams")
         figure.tight_layout()
         path = RESULTS / f"{name}-{sheet}.png"
-        figure.savefig(path, dpi=90)
+        figure.savefig(path, dpi=80)
         pyplot.close(figure)
         pictures.append(path.name)
     return pictures

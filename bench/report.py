@@ -8,7 +8,11 @@ from bench.contestants import ALL
 from bench.spread import ratios, significant, spread
 from bench.store import CaseResult
 
-_PACED_NOTE = "reads: how often the client's socket had data per stream; 202 events were sent one by one."
+_PACED_NOTE = (
+    "reads: how often the client's socket had data per stream; 202 events were sent one by one. Where it is lower, the "
+    "proxy gathered chunks (by intent, or because its core or the other one was late), which costs less CPU: compare "
+    "only rows whose reads are alike."
+)
 
 
 def _reference(name: str) -> str:
@@ -192,7 +196,7 @@ def summary(results: dict[str, CaseResult]) -> str:
     ]
     about = next(iter(results.values())).about
     load = max(result.about["load_average_before"] for result in results.values())
-    note = f"{about['machine']}; {about['date']}, median of {about['repetitions']} repetitions; "
+    note = f"{about['machine']}; {about['date']}, median of {about['repetitions']} repetitions of {about['seconds']:g} s; "
     note += f"load average before the cases at most {load:g}."
     return "\n\n".join(
         (note, _table(["CPU ms per request", *shown], rows) if rows else "", targets_table(results))

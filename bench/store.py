@@ -32,23 +32,26 @@ def load(name: str) -> dict[str, CaseResult]:
 
 
 def save(name: str, results: dict[str, CaseResult]) -> None:
-    """NaN becomes null, numbers keep four significant digits."""
+    """NaN is left out, numbers keep four significant digits, one line per case."""
     RESULTS.mkdir(exist_ok=True)
     text = {
         case: {
             "about": result.about,
             "absent": result.absent,
             "figures": {
-                name: [{key: _short(value) for key, value in figures.items()} for figures in repetitions]
+                name: [_short(figures) for figures in repetitions]
                 for name, repetitions in result.figures.items()
             },
         }
         for case, result in results.items()
     }
-    (RESULTS / f"{name}.json").write_text(json.dumps(text, indent=1) + "\n")
+    lines = [f"{json.dumps(case)}: {json.dumps(entry)}" for case, entry in text.items()]
+    (RESULTS / f"{name}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-def _short(value: float | None) -> float | None:
-    if value is None or math.isnan(value):
-        return None
-    return float(f"{value:.4g}")
+def _short(figures: dict[str, float]) -> dict[str, float]:
+    return {
+        key: float(f"{value:.4g}")
+        for key, value in figures.items()
+        if value is not None and not math.isnan(value)
+    }

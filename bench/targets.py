@@ -100,4 +100,7 @@ def limit_outcome(target: Limit, results: Mapping[str, CaseResult]) -> Spread | 
 
 def verdict(value: float, bound: float) -> str:
     """`met`, or by how much it was missed."""
-    return "met" if value <= bound else f"missed by {(value / bound - 1) * 100:.0f} %"
+    if value <= bound:
+        return "met"
+    excess = (value / bound - 1) * 100
+    return f"missed by {excess:.0f} %" if excess >= 1 else "missed by less than 1 %"
