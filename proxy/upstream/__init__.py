@@ -1,1 +1,1 @@
-"""HTTP/1.1 client to the workers: `head` of an answer, `connection`, `pool`, `connect`."""
+"""HTTP/1.1 client to the workers: `connection`, `head` and body of an `answer`, `pool`, `access`."""

@@ -20,9 +20,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from proxy.errors import BrokenAnswer, ConnectionBroken, ProxyError, Retry
+from proxy.upstream.answer import Answer as Answer
+from proxy.upstream.answer import Sink as Sink
 from proxy.upstream.head import ResponseHead, body_reader, parse_head
 from proxy.wire.chunks import BodyReader
 from proxy.wire.errors import BrokenFraming
@@ -36,35 +38,6 @@ _END_OF_HEAD = b"\r\n\r\n"
 # What h11 and nginx take for a whole header section.
 _MAX_HEAD = 64 * 1024
 _HOLD_LIMIT = 256 * 1024
-
-
-class Sink(Protocol):
-    """Where the body of a relayed answer goes. All calls come from the event loop and return at once.
-
-    Attributes:
-        framed: takes chunk frames, not plain payload (see `proxy.wire.chunks`).
-    """
-
-    framed: bool
-
-    def write(self, data: bytes) -> None:
-        """Take one piece."""
-
-    def end(self, data: bytes) -> None:
-        """Take the last piece (perhaps empty); the answer is complete."""
-
-    def broken(self, error: ProxyError) -> None:
-        """The answer ends here, incomplete."""
-
-
-class Answer:
-    """A complete answer: head and body."""
-
-    __slots__ = ("body", "head")
-
-    def __init__(self, head: ResponseHead, body: bytes) -> None:
-        self.head = head
-        self.body = body
 
 
 class WorkerConnection(asyncio.Protocol):
@@ -124,7 +97,7 @@ class WorkerConnection(asyncio.Protocol):
 
     def _reset(self) -> None:
         self._received = False
-        self._unsent = False  # the connection ended before the whole request was written
+        self._unsent = False  # a good part of the request has not been written
         self._start = b""  # the beginning of a head
         self._response: ResponseHead | None = None
         self._reader: BodyReader | None = None
@@ -258,10 +231,16 @@ class WorkerConnection(asyncio.Protocol):
     def eof_received(self) -> None:
         """Called by the event loop; the transport then closes and `connection_lost` follows."""
 
+    def pause_writing(self) -> None:
+        """Called by the transport: more of the request waits than its high-water mark."""
+        self._unsent = True
+
+    def resume_writing(self) -> None:
+        """Called by the transport: what waits still may have left before the connection ends."""
+        self._unsent = False
+
     def connection_lost(self, error: Exception | None) -> None:
         """Called by the event loop."""
-        if self._transport is not None:
-            self._unsent = self._transport.get_write_buffer_size() > 0
         self._transport = None
         self._pool.forget(self)
         if self._busy:

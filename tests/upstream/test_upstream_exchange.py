@@ -279,3 +279,26 @@ async def test_a_sink_is_told_of_the_end_once() -> None:
             assert isinstance(error, ConnectionBroken)
             assert error.retry is Retry.NEVER
         assert pool.counts == (0, 0)
+
+
+@pytest.mark.parametrize("reused", [False, True])
+@pytest.mark.parametrize(
+    ("size", "drained", "unsent"), [(100_000, False, True), (100_000, True, False), (1000, False, False)]
+)
+async def test_a_request_that_was_not_written_completely_was_not_seen(
+    reused: bool, size: int, drained: bool, unsent: bool
+) -> None:
+    """Of a few bytes in the transport's buffer nobody knows whether they left before the end."""
+    pool = FakeConnections()
+    connection, transport = await pool.new(reused=reused)
+    transport.stall()
+    connection.send((REQUEST[0], b"x" * size))
+    task = asyncio.create_task(connection.answer())
+    await asyncio.sleep(0)
+    if drained:
+        transport.drain()
+    transport.lose(ConnectionResetError())
+    with pytest.raises(ConnectionBroken) as caught:
+        await task
+    other = Retry.REUSED_ONLY if reused else Retry.BEFORE_HAND_OFF
+    assert caught.value.retry is (Retry.UNSENT if unsent else other)

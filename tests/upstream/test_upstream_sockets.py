@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config.address import WorkerAddress, parse_worker_address
-from proxy.errors import ConnectFailed, ConnectionBroken, LegFault, LegTimeout
+from proxy.errors import ConnectFailed, ConnectionBroken, LegFault, LegTimeout, Retry
 from proxy.upstream.pool import ConnectionPool
 
 REQUEST = (b"POST /v1 HTTP/1.1\r\nhost: w\r\ncontent-length: 2\r\n\r\n", b"{}")
@@ -211,7 +211,7 @@ async def test_pauses_reach_the_worker() -> None:
                 writer.write(b"x" * 65536)
                 sent += 65536
                 await writer.drain()
-        writer.close()
+            await reader.read()
 
     async with worker(pouring) as address:
         pool = ConnectionPool(address)
@@ -284,3 +284,21 @@ async def test_a_worker_that_speaks_no_tls() -> None:
             with pytest.raises(fault):
                 await exchange(pool)
             assert pool.open_connections == 0
+
+
+async def test_a_large_request_of_which_the_worker_reads_nothing() -> None:
+    async def unread(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.05)
+        writer.transport.abort()
+
+    async with worker(unread, limit=1) as address:
+        pool = ConnectionPool(address)
+        connection = await pool.connect().future
+        connection.send((REQUEST[0], b"x" * 50_000_000))
+        with pytest.raises(ConnectionBroken) as caught:
+            await connection.answer()
+        await empty(pool)
+        if type(asyncio.get_running_loop()).__module__.startswith(
+            "uvloop"
+        ):  # asyncio forgets what was not sent
+            assert caught.value.retry is Retry.UNSENT
