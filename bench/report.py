@@ -196,8 +196,8 @@ def summary(results: dict[str, CaseResult]) -> str:
     ]
     about = next(iter(results.values())).about
     load = max(result.about["load_average_before"] for result in results.values())
-    note = f"{about['machine']}; {about['date']}, median of {about['repetitions']} repetitions of {about['seconds']:g} s; "
-    note += f"load average before the cases at most {load:g}."
+    note = f"{about['machine']}; {about['date']}, median of {about['repetitions']} repetitions of "
+    note += f"{about['seconds']:g} s; load average before the cases at most {load:g}."
     return "\n\n".join(
         (note, _table(["CPU ms per request", *shown], rows) if rows else "", targets_table(results))
     )
