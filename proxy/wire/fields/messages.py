@@ -95,7 +95,7 @@ def rewrite_messages(draft: Draft, name: str, developer_as_system: frozenset[str
         written = _rewritten(draft, here, message, calls, dropped)
         role = message.get("role")
         if rename and role is not None and decoded(role, here) == "developer":
-            written["role"] = msgspec.Raw(b'"system"')
+            written = {**written, "role": msgspec.Raw(b'"system"')}
         if written is not message:
             elements[at] = msgspec.Raw(join_object(written))
             changed = True
