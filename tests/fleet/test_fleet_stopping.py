@@ -12,6 +12,8 @@ from fleet_stack import FleetStack, alive
 from program import eventually
 
 StartFleet = Callable[..., FleetStack]
+# Both processes have said so.
+DRAINING = r"(?s)(draining: .*){2}"
 LONG = {**BODY, "max_tokens": 40}
 ENDLESS = {**BODY, "max_tokens": 10_000}
 
@@ -26,13 +28,14 @@ async def in_flight(fleet: FleetStack, count: int) -> None:
 
 
 async def test_drain_finishes_what_runs(start_fleet: StartFleet) -> None:
-    fleet = start_fleet(2, decode_ms=20.0, drain_grace=0.3)
+    fleet = start_fleet(2, decode_ms=20.0, drain_grace=1.0)
     await asyncio.to_thread(fleet.wait_ready)
-    load = Load(fleet.port, {**BODY, "max_tokens": 80})
+    load = Load(fleet.port, {**BODY, "max_tokens": 100})
     running = asyncio.ensure_future(load.run(60, 1))
     await in_flight(fleet, 60)
     started = time.monotonic()
     fleet.program.terminate()
+    await asyncio.to_thread(fleet.program.wait_for, DRAINING)
     # During the grace new requests are served, on connections that close after the answer.
     assert (await asyncio.to_thread(fleet.get, "/health/live"))[0] == 200
     assert (await asyncio.to_thread(fleet.get, "/health/ready"))[0] == 503
@@ -65,7 +68,7 @@ async def test_a_second_signal_hurries(start_fleet: StartFleet) -> None:
     await in_flight(fleet, 8)
     started = time.monotonic()
     fleet.program.terminate()
-    await asyncio.to_thread(fleet.program.wait_for, r"(?s)(draining: .*){2}")
+    await asyncio.to_thread(fleet.program.wait_for, DRAINING)
     assert fleet.program.process.poll() is None
     fleet.program.process.send_signal(signal.SIGINT)
     load.stopping = True
