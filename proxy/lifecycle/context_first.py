@@ -75,6 +75,7 @@ async def _both_legs(passage: Passage, permit: Permit) -> None:
             await _finish(passage, hand_off)
             return
     except WireError as error:
+        passage.service.orphans.lose()
         raise _broken(error) from None
     passage.learn_keys(hand_off)
     await Generation(passage, HandedOff(passage, hand_off)).run()

@@ -75,9 +75,14 @@ class Generation:
         """
         try:
             await self._until_taken()
-        except (ClientGone, Aborted, NotReady, WorkersBusy, LegTimeout):
+        except GenerationFailed:
+            self._legs.lose()
+            raise
+        except (ClientGone, Aborted, NotReady, WorkersBusy, LegTimeout) as error:
             if not self._sent:
                 self._legs.abandon()
+            elif isinstance(error, LegTimeout):
+                self._legs.lose()
             raise
 
     async def _until_taken(self) -> None:
@@ -97,10 +102,13 @@ class Generation:
                 if status in RETRIABLE_STATUSES - REFUSED_STATUSES:
                     raise GenerationFailed(last)
                 if status not in REFUSED_STATUSES:
+                    if status != 200:
+                        self._legs.lose()
                     break
             except (NotReady, WorkersBusy):
                 if last is None:
                     raise
+                self._legs.abandon()
                 break  # what the last worker said tells the client more
             except LegFault as error:
                 error.source = Source.GENERATION

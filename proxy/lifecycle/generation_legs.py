@@ -44,6 +44,10 @@ class GenerationLegs(Protocol):
         """No worker has got the leg and none will."""
         ...
 
+    def lose(self) -> None:
+        """A worker has got the leg and failed: nobody knows what it has done."""
+        ...
+
 
 class HandedOff:
     """The ordinary leg: the context worker holds KV until a generation worker has pulled it."""
@@ -77,6 +81,10 @@ class HandedOff:
             passage.target,
             lambda worker: self._leg(worker, members),
         )
+
+    def lose(self) -> None:
+        """Count the hand-off, which may have been taken or not."""
+        self._passage.service.orphans.lose()
 
     def _leg(self, worker: Worker, members: Members) -> Leg:
         service, request, hand_off = self._passage.service, self._passage.request, self._hand_off
@@ -131,6 +139,8 @@ class Aggregated:
     def abandon(self) -> None:
         """Nothing is held anywhere."""
 
+    lose = abandon
+
 
 class GenerationOnly:
     """A hand-off of nothing, to measure generation workers alone (`TRTLLM_DISAGG_BENCHMARK_GEN_ONLY`)."""
@@ -153,3 +163,5 @@ class GenerationOnly:
 
     def abandon(self) -> None:
         """Nothing is held anywhere."""
+
+    lose = abandon

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from proxy.workers.worker import Worker
 
     LegMaker = Callable[[Worker], tuple[Sequence[JSONBytes], bytes]]
-    from proxy.workers.worker import Worker
 
 MOST_DRAINS = 64
 DRAIN_SECONDS = 30.0
@@ -32,7 +31,8 @@ class OrphanDrains:
     """The drains of one process.
 
     Attributes:
-        outcomes: how many ended as `drained`, `failed`, `refused` (too many at once) or `dropped` (by policy).
+        outcomes: how many ended as `drained`, `failed`, `refused` (too many at once), `dropped` (by policy) or
+            `lost` (no drain can help: nobody knows whether it was taken).
     """
 
     def __init__(self) -> None:
@@ -65,6 +65,10 @@ class OrphanDrains:
     def drop(self) -> None:
         """Count a hand-off that is left to the context worker's time-out."""
         self.outcomes["dropped"] += 1
+
+    def lose(self) -> None:
+        """Count a hand-off that may be held until its time-out: the leg that gave it or was to take it has failed."""
+        self.outcomes["lost"] += 1
 
     async def close(self) -> None:
         """End all drains."""

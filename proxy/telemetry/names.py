@@ -62,7 +62,13 @@ QUEUE_SECONDS = Metric(
     buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0),
 )
 ORPHAN_LEGS = Metric("orphan_legs", "Generation legs that run for clients who left.", kind="gauge")
-ORPHANS = Metric("orphans", "Hand-offs whose clients left, by what became of them.", ("outcome",))
+ORPHANS = Metric(
+    "orphans",
+    "Hand-offs without an answer for their clients: drained by a leg for nobody, or left to expire because that leg "
+    "failed, was refused as one too many, or was dropped by policy; lost: the leg that gave it or was to take it has "
+    "failed, and nobody knows whether it was taken.",
+    ("outcome",),
+)
 REQUESTS_IN_FLIGHT = Metric("requests_in_flight", "Requests whose answer is not complete.", kind="gauge")
 CONNECTIONS = Metric("connections", "Open connections of clients.", kind="gauge")
 WORKER_IN_FLIGHT = Metric("worker_in_flight", "Legs running on a worker.", ("role", "worker"), kind="gauge")

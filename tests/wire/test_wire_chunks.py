@@ -130,6 +130,7 @@ BAD = [
     b"0\r\nX : y\r\n\r\n",
     b"0\r\nX: y\r\n folded\r\n\r\n",
     b"0\r\n: y\r\n\r\n",
+    b"0\r\nX: y\x0b\r\n\r\n",
     b"5;" + b"e" * 5000 + b"\r\nhello\r\n",
     b"5" + b" " * 5000 + b";\r\nhello\r\n",
     b"0\r\nX: " + b"y" * 20_000 + b"\r\n\r\n",
