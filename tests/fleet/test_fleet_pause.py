@@ -40,7 +40,7 @@ class Admin:
 def complete(stack: FleetStack, **body: Any) -> httpx.Response:
     """One request on a connection of its own, so that any process may get it."""
     with httpx.Client(timeout=20, trust_env=False) as client:
-        return client.post(f"{stack.base_url}/v1/completions", json={**BODY, **body})
+        return client.post(f"http://127.0.0.1:{stack.port}/v1/completions", json={**BODY, **body})
 
 
 def test_pause_and_resume(start_fleet):
