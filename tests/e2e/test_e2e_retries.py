@@ -112,12 +112,73 @@ class TestFreshConnections:
         error_of(stack.post(chat(stream=stream)), 502, "worker_disconnected", "ctx")
         assert len(stack.requests("context")) == 2  # max_retries is 1
 
-    def test_a_generation_leg_is_not(self, stack, stream):
-        """The worker may have taken the hand-off already: a second leg could only fail."""
+    def test_a_generation_leg_takes_the_request_through_both_legs_again(self, stack, stream):
+        """The worker may have taken the hand-off already, so a second leg with it could only fail."""
         stack.cluster.generation_workers[0].add_fault(kind="disconnect", count=1)
-        error_of(stack.post(chat(stream=stream)), 502, "worker_disconnected", "gen")
-        assert len(stack.requests("generation")) == 1
+        body = chat(stream=stream)
+        check(stack.post(body), body)
+        assert ids_of(stack, "generation") == ids_of(stack, "context")
+        assert len(stack.requests("generation")) == 2
         stack.expected_leftover = 1
+
+    def test_a_generation_leg_that_fails_each_time(self, stack, stream):
+        stack.cluster.generation_workers[0].add_fault(kind="disconnect")
+        error_of(stack.post(chat(stream=stream)), 502, "worker_disconnected", "gen")
+        assert len(stack.requests("generation")) == 2
+        stack.expected_leftover = 2
+
+
+class TestAnswersThatSayNothingAboutTheRequest:
+    @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+    def test_a_context_worker_is_asked_again(self, stack, stream, status):
+        stack.cluster.context_workers[0].add_fault(kind="status", status=status, retry_after=0, count=1)
+        body = chat(stream=stream)
+        check(stack.post(body), body)
+        first, second = ids_of(stack, "context")
+        assert first < second
+
+    @pytest.mark.parametrize("leg", ["context", "generation"])
+    @pytest.mark.parametrize("status", [400, 401, 404, 413, 422])
+    def test_a_refusal_is_final(self, stack, stream, leg, status):
+        workers = stack.cluster.context_workers if leg == "context" else stack.cluster.generation_workers
+        workers[0].add_fault(kind="status", status=status, body="no", count=1)
+        response = stack.post(chat(stream=stream))
+        assert (response.status_code, response.text) == (status, "no")
+        assert len(stack.requests(leg)) == 1
+        stack.expected_leftover = leg == "generation"
+
+    @pytest.mark.parametrize("status", [408, 500, 502, 504])
+    def test_a_generation_worker_that_failed(self, stack, stream, status):
+        stack.cluster.generation_workers[0].add_fault(kind="status", status=status, count=1)
+        body = chat(stream=stream)
+        check(stack.post(body), body)
+        assert len(stack.requests("context")) == 2
+        stack.expected_leftover = 1
+
+    def test_the_last_answer_keeps_its_body(self, stack, stream):
+        stack.cluster.generation_workers[0].add_fault(kind="status", status=500, body="boom")
+        response = stack.post(chat(stream=stream))
+        assert (response.status_code, response.text) == (500, "boom")
+        stack.expected_leftover = 2
+
+    @pytest.mark.parametrize("status", [429, 503])
+    def test_another_generation_worker_takes_the_hand_off_of_one_that_refused(
+        self, make_stack, stream, status
+    ):
+        stack = make_stack({"generation": 2})
+        refusing = stack.cluster.generation_workers[0]
+        refusing.add_fault(kind="status", status=status, count=1)
+        for _ in range(2):  # one of them is placed on it first
+            body = chat(stream=stream)
+            check(stack.post(body), body)
+        assert len(stack.requests("context")) == 2
+        assert sum(request.leg == "generation" for request in refusing.requests) == 1
+
+    def test_the_retry_budget(self, make_stack, stream):
+        stack = make_stack(retry_budget=0)
+        stack.cluster.context_workers[0].add_fault(kind="status", status=500, body="boom", count=1)
+        assert stack.post(chat(stream=stream)).status_code == 500
+        assert len(stack.requests("context")) == 1
 
 
 class TestRefused:
