@@ -45,7 +45,8 @@ def run_serve(settings: Settings, reload: Reload | None = None) -> int:
         return supervise(settings, reload)
     try:
         uvloop.run(serve(settings, reload))
-    except SystemExit as stop:  # uvicorn's way to say that the address is taken or the application does not start
+    except SystemExit as stop:
+        # uvicorn's way to say that the address is taken or that the application does not start.
         return int(bool(stop.code))
     return 0
 
