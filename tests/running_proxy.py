@@ -15,6 +15,9 @@ from proxy.config.settings import Settings
 from proxy.lifecycle.service import Service
 from proxy.serve import make_server
 from proxy.sim import SimCluster
+from proxy.sim.profiles import PROFILES
+from proxy.sim.validation import Validator
+from proxy.sim.worker import SimWorker
 
 SECONDS = 10.0
 CHAT = "/v1/chat/completions"
@@ -104,6 +107,12 @@ def settings_for(cluster: SimCluster, **keys: Any) -> Settings:
     return load_settings(None, overrides={**sections, **keys}, environ={})
 
 
+def become(worker: SimWorker, profile: str) -> None:
+    """Make a worker one of another version."""
+    worker.profile = PROFILES[profile]
+    worker.validator = Validator(worker.profile)
+
+
 @asynccontextmanager
 async def running_proxy(
     *,
@@ -111,12 +120,17 @@ async def running_proxy(
     kind: Literal["own", "uvicorn"] = "own",
     url: str = "http",
     client: dict[str, Any] | None = None,
+    profiles: dict[str, str] | None = None,
     **keys: Any,
 ) -> AsyncIterator[RunningProxy]:
-    """Start workers (options in ``cluster``), the proxy (``keys`` of the configuration) and a client."""
-    async with SimCluster(
-        **{"context": 1, "generation": 1, "keep_alive_seconds": 60.0, **(cluster or {})}
-    ) as workers:
+    """Start workers (options in ``cluster``), the proxy (``keys`` of the configuration) and a client.
+
+    ``profiles``: worker's name -> its version, where it is not the cluster's.
+    """
+    made = SimCluster(**{"context": 1, "generation": 1, "keep_alive_seconds": 60.0, **(cluster or {})})
+    for worker in made.workers:
+        become(worker, (profiles or {}).get(worker.name, worker.profile.name))
+    async with made as workers:
         server = _make_server(settings_for(workers, **keys), kind)
         serving = asyncio.create_task(server.serve())
         await eventually(lambda: serving.done() or server.started, "the start")

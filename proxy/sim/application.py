@@ -52,7 +52,6 @@ class Application:
 
     def __init__(self, worker: "SimWorker") -> None:
         self._worker = worker
-        self._openapi: bytes | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -197,9 +196,7 @@ class Application:
         if not self._worker.settings.openapi:
             await reply.json(b'{"detail":"Not Found"}', 404)
             return
-        if self._openapi is None:
-            self._openapi = openapi_document(self._worker.profile)
-        await reply.json(self._openapi)
+        await reply.json(openapi_document(self._worker.profile))
 
     async def read_clock(self, _: bytes, reply: Reply) -> None:
         """Steady clock at arrival and at departure, seconds."""

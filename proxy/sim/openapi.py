@@ -1,5 +1,6 @@
 """The ``/openapi.json`` of a worker: the accepted fields, in the form that FastAPI gives them."""
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -39,6 +40,7 @@ def _schema(kind: str, models: dict[str, dict[str, str]]) -> dict[str, Any]:
     return {"anyOf": [shown, {"type": "null"}]} if kind.endswith("?") else shown
 
 
+@cache
 def openapi_document(profile: Profile) -> bytes:
     """The OpenAPI document as JSON bytes; ``components.schemas`` lists exactly the accepted fields."""
     schemas: dict[str, Any] = {}

@@ -35,6 +35,8 @@ SCHEMA_PATH = b"/openapi.json"
 LONGEST_SCHEMA = 8 * 1024 * 1024
 """Bytes. FastAPI writes out every variant of a message, which makes hundreds of kilobytes."""
 
+_NOTHING: frozenset[str] = frozenset()
+
 _VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:\.?rc(\d+))?")
 _RELEASE = 10_000  # a release comes after its candidates
 
@@ -210,14 +212,14 @@ class PoolCapabilities:
         return policy
 
     def withheld(self, instance: Instance, *, chat: bool) -> frozenset[str]:
-        """Members that the policy keeps and this worker does not accept; usually none."""
+        """Members that the policy may have kept for others and this worker does not accept."""
+        if self._options.dialect != "trtllm":
+            return _NOTHING
         accepted = instance.capabilities.accepted
         key = (id(accepted), chat)
         names = self._withheld.get(key)
         if names is None:
-            names = self._withheld[key] = (self.policy(chat=chat).route & WITHOUT_EFFECT) - accepted.of_route(
-                chat=chat
-            )
+            names = self._withheld[key] = WITHOUT_EFFECT - accepted.of_route(chat=chat)
         return names
 
     def answered(self, instance: Instance, parameters: Iterable[str]) -> None:
