@@ -84,9 +84,10 @@ class InferenceEndpoint:
         await running
 
     def _priority(self, headers: Headers, body: RequestBody) -> float:
+        given, body.priority = body.priority, None  # a slice of the body, which it would keep alive
         if self._service.settings.proxy.queue_order == "fifo":
             return DEFAULT_PRIORITY
-        return read_priority(headers, body.priority)
+        return read_priority(headers, given)
 
     def _total(self, headers: Headers) -> float:
         """Seconds for the whole request: `timeout_total`, which a client may shorten by a header; 0 = no limit."""

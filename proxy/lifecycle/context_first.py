@@ -21,6 +21,7 @@ from proxy.lifecycle.admit import try_admit, wait_for_permit
 from proxy.lifecycle.generate import Generation, GenerationFailed
 from proxy.lifecycle.generation_legs import Aggregated, GenerationOnly, HandedOff
 from proxy.lifecycle.prefill import prefill
+from proxy.lifecycle.relay import OpenStream, relay
 from proxy.wire import finished
 from proxy.wire.errors import WireError
 from proxy.wire.handoff import ContextAnswer, Outcome, read_context_answer
@@ -28,6 +29,7 @@ from proxy.wire.handoff import ContextAnswer, Outcome, read_context_answer
 if TYPE_CHECKING:
     from proxy.admission.permit import Permit
     from proxy.lifecycle.passage import Passage
+    from proxy.upstream.connection import Answer
 
 
 async def serve_context_first(passage: Passage) -> None:
@@ -44,57 +46,58 @@ async def serve_context_first(passage: Passage) -> None:
             permit = await wait_for_permit(service, record, watch, passage.priority)
         with permit:
             try:
-                await _both_legs(passage, permit)
+                stream = await _both_legs(passage, permit)
             except GenerationFailed as first:
-                await _second_pass(passage, permit, first)
+                stream = await _second_pass(passage, permit, first.failure)
+            if stream is not None:
+                passage.forget_prompt()
+                await relay(passage, stream)
     finally:
         watch.close()
 
 
-async def _both_legs(passage: Passage, permit: Permit) -> None:
+async def _both_legs(passage: Passage, permit: Permit) -> OpenStream | None:
+    """Both legs up to the beginning of a stream, which is returned, or to the end of another answer."""
     proxy = passage.service.settings.proxy
     if proxy.benchmark_gen_only:
         permit.context_done()
-        await Generation(passage, GenerationOnly(passage)).run()
-        return
+        return await Generation(passage, GenerationOnly(passage)).run()
     try:
         answer = await prefill(passage)
     except NotReady:
         if proxy.fallback_aggregated == "never":
             raise
         permit.context_done()
-        await Generation(passage, Aggregated(passage)).run()
-        return
+        return await Generation(passage, Aggregated(passage)).run()
     permit.context_done()
     if answer.head.status != 200:
         await passage.pass_on(answer, Source.CONTEXT.value)
-        return
+        return None
     try:
         hand_off = read_context_answer(answer.body)
         if hand_off.outcome is not Outcome.HAND_OFF:
             await _finish(passage, hand_off)
-            return
+            return None
     except WireError as error:
         passage.service.orphans.lose()
         raise _broken(error) from None
     passage.learn_keys(hand_off)
-    await Generation(passage, HandedOff(passage, hand_off)).run()
+    return await Generation(passage, HandedOff(passage, hand_off)).run()
 
 
-async def _second_pass(passage: Passage, permit: Permit, first: GenerationFailed) -> None:
+async def _second_pass(passage: Passage, permit: Permit, failure: Answer | LegFault) -> OpenStream | None:
     """The hand-off is lost and the client has got nothing: prefill and generate once more, if the budget allows."""
-    failure = first.failure
     if passage.service.settings.max_retries and passage.service.retry_budget.take():
         passage.record.retries += 1
         passage.watch.check()
         try:
-            await _both_legs(passage, permit)
-            return
+            return await _both_legs(passage, permit)
         except GenerationFailed as second:
             failure = second.failure
     if isinstance(failure, LegFault):
         raise failure
     await passage.pass_on(failure, Source.GENERATION.value)
+    return None
 
 
 async def _finish(passage: Passage, answer: ContextAnswer) -> None:

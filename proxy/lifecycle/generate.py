@@ -8,7 +8,6 @@ fails otherwise and the client has got nothing, `GenerationFailed` asks for one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -23,17 +22,16 @@ from proxy.errors import (
     Source,
     WorkersBusy,
 )
-from proxy.lifecycle.relay import relay
+from proxy.lifecycle.relay import OpenStream
 from proxy.lifecycle.retry import REFUSED_STATUSES, RETRIABLE_STATUSES
 from proxy.wire.answers import clean_answer
-from proxy.wire.members import JSONBytes, is_null
+from proxy.wire.members import is_null
 from proxy.workers.outcome import outcome_of_status, retry_after_seconds
 from proxy.workers.worker import Role
 
 if TYPE_CHECKING:
     from proxy.config.address import WorkerAddress
     from proxy.lifecycle.generation_legs import GenerationLegs
-    from proxy.lifecycle.leg import Leg
     from proxy.lifecycle.passage import Passage
     from proxy.upstream.connection import Answer
     from proxy.workers.reservation import Reservation
@@ -66,15 +64,18 @@ class Generation:
         self._failed: list[WorkerAddress] = []
         self._sent = False
 
-    async def run(self) -> None:
-        """Serve the request to its end, or hand the context worker's KV over to nobody.
+    async def run(self) -> OpenStream | None:
+        """Serve the request, or hand the context worker's KV over to nobody.
+
+        Returns a stream that has begun, for the caller to relay: by then nothing here is needed any more. None when
+        the client has got a whole answer.
 
         Raises:
             GenerationFailed: see there.
             ProxyError: nothing has been sent to the client.
         """
         try:
-            await self._until_taken()
+            return await self._until_taken()
         except GenerationFailed:
             self._legs.lose()
             raise
@@ -85,15 +86,16 @@ class Generation:
                 self._legs.lose()
             raise
 
-    async def _until_taken(self) -> None:
+    async def _until_taken(self) -> OpenStream | None:
         passage = self._passage
         fresh = taught = False
         last: Answer | LegFault | None = None
         while True:
             try:
-                last = await self._send(fresh=fresh)
-                if last is None:
-                    return
+                sent = await self._send(fresh=fresh)
+                if isinstance(sent, OpenStream):
+                    return sent
+                last = sent
                 if not taught and passage.learn(last, passage.record.generation_worker):
                     taught = True
                     passage.record.retries += 1
@@ -130,6 +132,7 @@ class Generation:
         if isinstance(last, LegFault):
             raise last
         await passage.pass_on(last, Source.GENERATION.value)
+        return None
 
     async def _may_move(self, last: Answer | LegFault) -> bool:
         passage = self._passage
@@ -140,8 +143,8 @@ class Generation:
             self._failed.append(passage.record.generation_worker.address)
         return await passage.pause(passage.pool(Role.GENERATION), self._failed, last)
 
-    async def _send(self, *, fresh: bool) -> Answer | None:
-        """Send the leg once; None when its answer has gone to the client, else an answer to be judged."""
+    async def _send(self, *, fresh: bool) -> Answer | OpenStream:
+        """Send the leg once; its answer is judged, a stream is left to the caller."""
         passage = self._passage
         record = passage.record
         near = self._legs.near
@@ -152,33 +155,25 @@ class Generation:
             body, headers = self._legs.make(worker)
             record.generation_worker = worker
             record.generation_sent = perf_counter()
-            leg = passage.leg(
-                worker, headers, "first byte", passage.service.settings.proxy.timeout_first_byte
-            )
+            timeout = passage.service.settings.proxy.timeout_first_byte
+            leg = passage.leg(worker, headers, "first byte", timeout)
             try:
                 if passage.request.stream:
-                    answer = await self._stream(leg, reservation, body, fresh=fresh)
+                    head = await leg.head(body, fresh=fresh)
+                    record.generation_head = perf_counter()
+                    if head.status == 200 and (head.get(b"content-type") or b"").startswith(_EVENT_STREAM):
+                        reservation.answers()
+                        reservation.hand_on()
+                        return OpenStream(leg, head, reservation)
+                    # Not a stream after all: an error, or a worker that answers in one piece.
+                    answer = await leg.rest()
                 else:
                     answer = await leg.collect(body, fresh=fresh)
                     record.generation_head = perf_counter()
             finally:
                 self._sent = leg.sent
-            if answer is not None:
-                _judge(answer, reservation)
+            _judge(answer, reservation)
             return answer
-
-    async def _stream(
-        self, leg: Leg, reservation: Reservation, body: Sequence[JSONBytes], *, fresh: bool
-    ) -> Answer | None:
-        head = await leg.head(body, fresh=fresh)
-        self._passage.record.generation_head = perf_counter()
-        content_type = head.get(b"content-type") or b""
-        if head.status == 200 and content_type.startswith(_EVENT_STREAM):
-            reservation.answers()
-            await relay(self._passage, leg, head, reservation)
-            return None
-        # Not a stream after all: an error, or a worker that answers in one piece.
-        return await leg.rest()
 
 
 def _judge(answer: Answer, reservation: Reservation) -> None:

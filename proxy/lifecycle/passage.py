@@ -118,6 +118,14 @@ class Passage:
         model = self.request.model
         return self.service.registry.pool(role, self.service.settings.proxy.model_aliases.get(model, model))
 
+    def forget_prompt(self) -> None:
+        """The answer has begun: no leg will be sent any more, and a stream can last for hours.
+
+        The members are slices of the client's body, which each of them keeps alive; all who hold them hold this
+        dictionary.
+        """
+        self.request.members.clear()
+
     def leg(self, worker: Worker, headers: bytes, phase: str, seconds: float) -> Leg:
         """A leg of this request; see `Leg`."""
         return Leg(worker, self.target, headers, self.watch, phase=phase, seconds=seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.errors import ClientGone, LegFault, ProxyError, ShuttingDown, Source, error_body
 from proxy.lifecycle.headers import to_client
@@ -17,15 +17,27 @@ if TYPE_CHECKING:
     from proxy.workers.reservation import Reservation
 
 
-async def relay(passage: Passage, leg: Leg, head: ResponseHead, reservation: Reservation) -> None:
-    """Relay a stream, of which the head has been read, to its end; errors are told to the client here.
+class OpenStream(NamedTuple):
+    """A stream of which the head has been read.
 
-    Args:
-        passage: of the request.
+    Attributes:
         leg: the generation leg, guarded by the passage's watch.
         head: of the worker's answer.
-        reservation: hears how it ended.
+        reservation: the leg's place, to be entered again; hears how the stream ended.
     """
+
+    leg: Leg
+    head: ResponseHead
+    reservation: Reservation
+
+
+async def relay(passage: Passage, stream: OpenStream) -> None:
+    """Relay a stream to its end; errors are told to the client here."""
+    with stream.reservation:
+        await _relay(passage, *stream)
+
+
+async def _relay(passage: Passage, leg: Leg, head: ResponseHead, reservation: Reservation) -> None:
     record, client, watch = passage.record, passage.client, passage.watch
     record.answered_by = Source.GENERATION.value
     record.status = head.status

@@ -64,6 +64,7 @@ class BodyMiddleware:
         relay = (scope.get("extensions") or {}).get(EXTENSION)
         client = RelayClient(relay) if relay is not None else PlainClient(receive, send)
         scope[REQUEST_BODY] = RequestBody(members, client, members.get("priority"))
+        del body, members  # this frame lives as long as the answer; see `Passage.forget_prompt`
         try:
             await self._app(scope, receive, send)
         finally:

@@ -66,6 +66,7 @@ class FieldPolicyMiddleware:
             for name in _REQUEST_ID_MEMBERS:
                 if name in sent:
                     record.request_id = _request_id(sent, name, scope["headers"]) or record.request_id
+        del sent, applied, members  # this frame lives as long as the answer; see `Passage.forget_prompt`
         await self._app(scope, receive, send)
 
     def _warn(self, dropped: Iterable[str]) -> None:

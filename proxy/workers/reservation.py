@@ -19,7 +19,7 @@ class Reservation:
     outcome; a block that ends without one says nothing about the worker.
     """
 
-    __slots__ = ("_last_resort", "_open", "_pool", "_reported", "_tokens", "_trial", "worker")
+    __slots__ = ("_handed_on", "_last_resort", "_open", "_pool", "_reported", "_tokens", "_trial", "worker")
 
     def __init__(
         self, pool: WorkerPool, worker: Worker, tokens: int, *, trial: bool = False, last_resort: bool = False
@@ -30,6 +30,7 @@ class Reservation:
         self._trial = trial
         self._last_resort = last_resort
         self._reported = False
+        self._handed_on = False
         self._open = True
         worker.in_flight += 1
         worker.placed += 1
@@ -41,9 +42,16 @@ class Reservation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._handed_on:
+            self._handed_on = False
+            return
         if not self._reported:
             self.report(LegOutcome.CANCELLED if error is None else outcome_of_error(error))
         self.release()
+
+    def hand_on(self) -> None:
+        """The block that is being left does not end the leg: whoever gets the reservation enters it again, at once."""
+        self._handed_on = True
 
     def answers(self) -> None:
         """The worker's answer has begun with a 2xx. Optional; `report` follows at its end."""
