@@ -208,7 +208,8 @@ class TestRefused:
         for worker in workers:
             stack.cluster.call(worker.refuse())
         error_of(stack.post(chat(stream=stream)), 502, "worker_unreachable", role[:3].replace("con", "ctx"))
-        stack.expected_leftover = role == "generation"
+        # Once the workers are back, the proxy may still get somebody to take it.
+        stack.most_leftover = role == "generation"
 
 
 class TestDeadlines:
