@@ -36,6 +36,7 @@ from proxy.telemetry.collector import ProxyCollector
 from proxy.telemetry.counters import Counters
 from proxy.telemetry.fleet_view import FleetView
 from proxy.telemetry.gauges import Gauges
+from proxy.telemetry.model_names import ModelNames, served_models
 from proxy.telemetry.service_gauges import Traffic, service_gauges
 
 _MOST_SECONDS_UNTIL_READY = 5.0
@@ -45,9 +46,9 @@ _logger = logging.getLogger("proxy")
 def build_app(service: Service, gauges: Gauges) -> ASGIApp:
     """The whole application for a service, outermost middleware last."""
     settings = service.settings
-    counters = Counters(service.member.row)
+    counters = Counters(service.member.row, ModelNames(lambda: served_models(service)))
     metrics = CollectorRegistry()
-    metrics.register(ProxyCollector(FleetView(service.member.metrics), gauges.refresh))
+    metrics.register(ProxyCollector(FleetView(service.member.metrics), gauges.refresh, upstream=True))
     app: ASGIApp = Router(_routes(service, MetricsEndpoint(metrics)), settings.proxy.root_path)
     keys = api_keys(settings.proxy)
     if keys is not None:

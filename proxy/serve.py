@@ -19,6 +19,8 @@ from proxy.fleet.server import MemberServer
 from proxy.fleet.worker_lists import WORKERS, WorkerLists
 from proxy.named_files import check_named_files
 from proxy.telemetry.logs import configure_logging
+from proxy.telemetry.names import PIECE_GAP_SECONDS
+from proxy.telemetry.series import Histogram
 
 # Two sockets per stream: below this, some thousand streams do not fit.
 _FEW_FILES = 8192
@@ -70,7 +72,8 @@ def make_server(settings: Settings, member: Member | None = None) -> MemberServe
     """A server that is ready to `serve()`; to be called inside the event loop."""
     member = member if member is not None else SoleMember()
     app = Application(settings, member)
-    config = server_config(settings, app)
+    gaps = Histogram(member.row, PIECE_GAP_SECONDS)
+    config = server_config(settings, app, gaps.observe)
     config.load()
     # What exists now lives as long as the process: the collector need not look at it again and again.
     gc.collect()

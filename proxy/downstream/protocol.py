@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 import urllib.parse
 from collections.abc import Callable
@@ -33,12 +32,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
-from proxy.downstream.coalesce import CoalescingSink, LoopMeter
 from proxy.downstream.cycle import EXTENSION, RequestCycle
 from proxy.downstream.head import body_reader, says_close
 from proxy.downstream.limits import Limits
 from proxy.downstream.refusal import Refusal
 from proxy.downstream.sink import RelaySink
+from proxy.downstream.sinks import sink_maker
 from proxy.errors import error_body, error_headers
 from proxy.wire.chunks import BodyReader
 from proxy.wire.errors import BrokenFraming
@@ -54,7 +53,7 @@ class RelayProtocol(HttpToolsProtocol):
     """See the module's docstring.
 
     Attributes:
-        make_sink: takes a worker's answer; `CoalescingSink` when pieces may wait.
+        make_sink: takes a worker's answer; see `protocol_class`.
         limits: set on a subclass, since uvicorn instantiates the class itself.
         draining: states of servers that are about to stop; their answers close the connections.
     """
@@ -382,10 +381,13 @@ class RelayProtocol(HttpToolsProtocol):
             self._refuse(Refusal(408, "the request did not arrive in time", "request_timeout"))
 
 
-def protocol_class(limits: Limits) -> type[RelayProtocol]:
-    """The protocol class for uvicorn's `Config(http=...)` with these limits."""
-    attributes: dict[str, Any] = {"limits": limits}
-    if limits.coalesce_seconds:
-        coalescing = functools.partial(CoalescingSink, seconds=limits.coalesce_seconds, meter=LoopMeter())
-        attributes["make_sink"] = staticmethod(coalescing)
+def protocol_class(limits: Limits, observe_gap: Callable[[float], None] | None = None) -> type[RelayProtocol]:
+    """The protocol class for uvicorn's `Config(http=...)`.
+
+    Args:
+        limits: of its connections.
+        observe_gap: told the seconds between two pieces of a stream, of some streams.
+    """
+    make_sink = sink_maker(limits.coalesce_seconds, observe_gap)
+    attributes = {"limits": limits, "make_sink": staticmethod(make_sink)}
     return type("LimitedRelayProtocol", (RelayProtocol,), attributes)

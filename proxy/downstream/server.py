@@ -18,7 +18,7 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, cast
 
 import uvicorn
@@ -38,8 +38,10 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _logger = logging.getLogger("proxy.server")
 
 
-def server_config(settings: Settings, app: Application) -> uvicorn.Config:
-    """uvicorn's configuration for these settings."""
+def server_config(
+    settings: Settings, app: Application, observe_gap: Callable[[float], None] | None = None
+) -> uvicorn.Config:
+    """uvicorn's configuration for these settings; for `observe_gap` see `protocol_class`."""
     proxy = settings.proxy
     limits = Limits(
         max_header_bytes=proxy.max_header_bytes,
@@ -53,7 +55,7 @@ def server_config(settings: Settings, app: Application) -> uvicorn.Config:
         host=settings.hostname,
         port=settings.port,
         loop="uvloop",
-        http=protocol_class(limits),
+        http=protocol_class(limits, observe_gap),
         ws="none",
         lifespan="on",
         log_config=None,

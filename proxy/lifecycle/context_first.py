@@ -54,6 +54,7 @@ async def serve_context_first(passage: Passage) -> None:
                 await relay(passage, stream)
     finally:
         watch.close()
+        record.waited = watch.waited
 
 
 async def _both_legs(passage: Passage, permit: Permit) -> OpenStream | None:

@@ -99,6 +99,7 @@ class Generation:
                 if not taught and passage.learn(last, passage.record.generation_worker):
                     taught = True
                     passage.record.retries += 1
+                    passage.record.generation_retries += 1
                     continue
                 status = last.head.status
                 if status in RETRIABLE_STATUSES - REFUSED_STATUSES:
@@ -118,6 +119,7 @@ class Generation:
                 if error.retry is Retry.REUSED_ONLY and not fresh:
                     fresh = True
                     passage.record.retries += 1
+                    passage.record.generation_retries += 1
                     continue
                 if error.retry is not Retry.UNSENT:
                     if isinstance(error, LegTimeout):

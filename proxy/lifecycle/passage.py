@@ -16,6 +16,7 @@ from proxy.lifecycle.retry import delay_before
 from proxy.lifecycle.watch import Watch
 from proxy.placement.policy import NO_PLACEMENT, Placement
 from proxy.workers.outcome import retry_after_seconds
+from proxy.workers.worker import Role
 
 if TYPE_CHECKING:
     from proxy.config.address import WorkerAddress
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from proxy.wire.handoff import ContextAnswer
     from proxy.wire.request import InferenceRequest
     from proxy.workers.pool import WorkerPool
-    from proxy.workers.worker import Role, Worker
+    from proxy.workers.worker import Worker
 
 _chance = random.Random()  # noqa: S311 - jitter
 
@@ -150,6 +151,8 @@ class Passage:
         if seconds is None or not self.service.retry_budget.take():
             return False
         self.record.retries += 1
+        if pool.role is Role.GENERATION:
+            self.record.generation_retries += 1
         self.watch.check()
         pause = Pause(self.service.loop, seconds)
         self.watch.guard(pause, 0, "total", 0)

@@ -23,6 +23,8 @@ class RequestRecord:
         queue_began, queue_ended: while it waited for its admission.
         bypass: why there was no context leg, if there was none: `context_down`, `benchmark`.
         context_worker, generation_worker: who ran the legs last.
+        waited: seconds spent waiting for others; see `proxy.lifecycle.watch.Watch`.
+        retries, generation_retries: legs that were sent again, and those of them that were generation legs.
         cut_inside_event: the stream broke off inside an event, so that no error event could be added.
         dropped: names of members that the field policy left out.
     """
@@ -40,6 +42,7 @@ class RequestRecord:
         "error",
         "first_byte",
         "generation_head",
+        "generation_retries",
         "generation_sent",
         "generation_worker",
         "key",
@@ -53,6 +56,7 @@ class RequestRecord:
         "route",
         "status",
         "stream",
+        "waited",
     )
 
     def __init__(self, request_id: str, received: float) -> None:
@@ -68,6 +72,8 @@ class RequestRecord:
         self.response_size = 0
         self.dropped: tuple[str, ...] = ()
         self.retries = 0
+        self.generation_retries = 0
+        self.waited = 0.0
         self.cut_inside_event = False
         self.bypass = ""
         self.disagg_request_id = 0
@@ -84,12 +90,16 @@ class RequestRecord:
 
     @property
     def outcome(self) -> str:
-        """How the request ended, for metrics: a closed set of words."""
+        """How the request ended, for metrics: a closed set of words.
+
+        `rejected` with a 4xx, `error` with a 5xx, the proxy's or a worker's, or by a stream that broke off.
+        """
         if self.status == 499:
             return "client_closed"
-        if self.error is not None:
+        error = self.error
+        if self.status >= 500 or (error is not None and error.status >= 500):
             return "error"
-        if self.status >= 400:
+        if self.status >= 400 or error is not None:
             return "rejected"
         return "ok"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from math import inf
+from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
 from proxy.errors import ClientGone, LegTimeout, ProxyError, QueueTimeout
@@ -56,6 +57,10 @@ class Watch:
         loop: for the timer.
         stall_timeout: seconds that a client may take nothing of a relayed answer; 0 = for ever.
         total: seconds for everything from now on; 0 = no limit.
+
+    Attributes:
+        waited: seconds that the guarded exchanges have taken so far: the time during which the request waited for
+            the queue, a worker, a pause or, in a relay, its client. A relay's own work is among it.
     """
 
     __slots__ = (
@@ -67,10 +72,12 @@ class Watch:
         "_loop",
         "_phase",
         "_relayed",
+        "_since",
         "_stall",
         "_target",
         "_timer",
         "_total_due",
+        "waited",
     )
 
     def __init__(
@@ -88,6 +95,8 @@ class Watch:
         self._idle = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._total_due = loop.time() + total if total else 0.0
+        self._since = 0.0
+        self.waited = 0.0
         client.watch(self._client_gone)
 
     def check(self) -> None:
@@ -118,10 +127,14 @@ class Watch:
         self._relayed = None
         self._phase = phase
         self._due = self._loop.time() + seconds if seconds else 0.0
+        self._since = perf_counter()
         self._arm()
 
     def guard_relay(self, source: WorkerConnection, idle: float) -> None:
         """From here on the guarded exchange is relayed: limit the silence between two pieces, seconds (0 = off)."""
+        now = perf_counter()
+        self.waited += now - self._since
+        self._since = now
         self._relayed = source
         self._idle = idle
         self._phase = "idle"
@@ -131,6 +144,9 @@ class Watch:
 
     def release(self) -> None:
         """The guarded exchange has ended."""
+        if self._since:
+            self.waited += perf_counter() - self._since
+            self._since = 0.0
         self._target = self._relayed = None
         self._due = 0.0
 

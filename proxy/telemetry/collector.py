@@ -13,6 +13,7 @@ from prometheus_client.utils import floatToGoString
 from proxy import __version__
 from proxy.telemetry import names
 from proxy.telemetry.fleet_view import FleetView
+from proxy.telemetry.upstream_names import collect_upstream
 
 
 class ProxyCollector(Collector):
@@ -22,6 +23,7 @@ class ProxyCollector(Collector):
         view: of all processes.
         refresh: brings this process's gauges up to date.
         metrics: what is rendered, in this order.
+        upstream: render upstream's names too.
     """
 
     def __init__(
@@ -29,10 +31,13 @@ class ProxyCollector(Collector):
         view: FleetView,
         refresh: Callable[[], None],
         metrics: Sequence[names.Metric] = names.ALL,
+        *,
+        upstream: bool = False,
     ) -> None:
         self._view = view
         self._refresh = refresh
         self._metrics = metrics
+        self._upstream = upstream
 
     def collect(self) -> Iterator[Metric]:
         """Called by prometheus-client for each scrape."""
@@ -46,6 +51,8 @@ class ProxyCollector(Collector):
                 yield self._histogram(metric)
         yield _single(names.PROCESSES, self._view.processes)
         yield _single(names.BUILD, 1, (__version__, platform.python_version()))
+        if self._upstream:
+            yield from collect_upstream(self._view)
 
     def _counter(self, metric: names.Metric) -> Metric:
         family = CounterMetricFamily(names.PREFIX + metric.name, metric.documentation, labels=metric.labels)

@@ -1,4 +1,7 @@
-"""All metrics, in one table. Whoever adds a feature adds its rows."""
+"""All metrics, in one table. Whoever adds a feature adds its rows.
+
+Model names come from clients: those that no worker tells and no alias names are counted as `other`.
+"""
 
 from typing import Literal, NamedTuple
 
@@ -30,7 +33,87 @@ class Metric(NamedTuple):
     buckets: tuple[float, ...] = ()
 
 
-REQUESTS = Metric("requests", "Finished requests.", ("route", "stream", "outcome"))
+# The bounds of `trtllm-serve disaggregated` for single steps and for whole legs: series under its names come of these.
+SHORT = (
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0),
+    *(40.0, 80.0, 160.0, 640.0, 2560.0),
+)
+LONG = (
+    *(0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0),
+    *(120.0, 240.0, 480.0, 960.0, 1920.0),
+)
+_BOTH = tuple(sorted({*SHORT, *LONG}))
+_FINE = (
+    0.0001,
+    0.0002,
+    0.0003,
+    0.0005,
+    0.00075,
+    0.001,
+    0.0015,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.1,
+    0.5,
+    1.0,
+    5.0,
+)
+
+REQUESTS = Metric("requests", "Finished requests.", ("route", "model", "stream", "outcome"))
+ERRORS = Metric(
+    "errors",
+    "Requests that ended with an error of the proxy's own, by whose fault it was.",
+    ("source", "code"),
+)
+REQUEST_SECONDS = Metric(
+    "request_seconds",
+    "From the arrival of a request that got a worker to the end of its answer.",
+    ("model", "stream"),
+    kind="histogram",
+    buckets=_BOTH,
+)
+OVERHEAD_SECONDS = Metric(
+    "overhead_seconds",
+    "What the proxy itself takes of such a request: its whole time without that for the queue, workers, pauses "
+    "between retries and, once a stream is relayed, its client.",
+    ("stream",),
+    kind="histogram",
+    buckets=_FINE,
+)
+LEG_SECONDS = Metric(
+    "leg_seconds",
+    "From sending a leg to the end of its answer; of legs that were sent again the last one.",
+    ("role",),
+    kind="histogram",
+    buckets=_BOTH,
+)
+HAND_OFF_SECONDS = Metric(
+    "hand_off_seconds",
+    "From the context worker's answer to sending the generation leg.",
+    kind="histogram",
+    buckets=_FINE,
+)
+FIRST_BYTE_SECONDS = Metric(
+    "first_byte_seconds",
+    "From the arrival of a streaming request to the first byte of its answer.",
+    ("model",),
+    kind="histogram",
+    buckets=SHORT,
+)
+GENERATION_FIRST_BYTE_SECONDS = Metric(
+    "generation_first_byte_seconds",
+    "From sending the generation leg of a streaming request to the first byte of its answer.",
+    kind="histogram",
+    buckets=SHORT,
+)
+PIECE_GAP_SECONDS = Metric(
+    "piece_gap_seconds",
+    "Between two pieces of a stream, in one stream of sixteen.",
+    kind="histogram",
+    buckets=SHORT,
+)
 REQUEST_BYTES = Metric("request_bytes", "Bytes of request bodies.", ("route",))
 RESPONSE_BYTES = Metric("response_bytes", "Bytes of answers' bodies.", ("route",))
 DROPPED_FIELDS = Metric(
@@ -40,7 +123,8 @@ DROPPED_FIELDS = Metric(
     ("field",),
     most=200,
 )
-RETRIES = Metric("retries", "Legs that were sent again.")
+RETRIES = Metric("retries", "Legs that were sent again.", ("role",))
+RETRIES_REFUSED = Metric("retries_refused", "Retries that the retry budget did not allow.")
 BYPASSES = Metric("bypasses", "Requests that took no context leg.", ("reason",))
 CUT_INSIDE_EVENT = Metric(
     "cut_inside_event", "Streams that broke off inside an event, so that no error event could be added."
@@ -56,10 +140,10 @@ PAUSED = Metric(
 REFUSED = Metric("refused", "Requests that were not even queued.", ("code",))
 QUEUE_SECONDS = Metric(
     "queue_seconds",
-    "Time in the queue of requests that did not enter at once.",
+    "Time in the queue; zero for requests that entered at once.",
     ("outcome",),
     kind="histogram",
-    buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0),
+    buckets=SHORT,
 )
 ORPHAN_LEGS = Metric("orphan_legs", "Generation legs that run for clients who left.", kind="gauge")
 ORPHANS = Metric(
@@ -103,6 +187,9 @@ WORKER_PROBE_SECONDS = Metric(
 )
 WORKER_EJECTIONS = Metric("worker_ejections", "Ejections of a worker.", ("worker", "reason"))
 WORKER_BUSY = Metric("worker_busy", "Legs that a worker refused with 429 or 503.", ("worker",))
+WORKER_LEGS = Metric(
+    "worker_legs", "Legs of a worker that have ended, by outcome.", ("role", "worker", "outcome")
+)
 PLACEMENTS = Metric("placements", "Legs placed on a worker.", ("role", "worker"))
 PLACEMENTS_LAST_RESORT = Metric(
     "placements_last_resort", "Legs placed on an ejected worker because there was no other.", ("role",)

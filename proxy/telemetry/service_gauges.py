@@ -45,6 +45,7 @@ def service_gauges(service: Service, traffic: Traffic) -> list[tuple[names.Metri
         (names.WORKER_READY, ready),
         (names.WORKER_CONNECTIONS, connections),
         (names.READY, lambda: [((), service.ready)]),
+        (names.RETRIES_REFUSED, lambda: [((), service.retry_budget.exhausted)]),
         *admission_metrics(service),
         *worker_metrics(registry),
     ]

@@ -42,6 +42,13 @@ def worker_metrics(registry: Registry) -> list[tuple[names.Metric, Source]]:
             sums[str(worker.role), worker.address.text] += worker.placed
         return sums.items()
 
+    def legs() -> Iterable[Sample]:
+        sums: Counter[Labels] = Counter()
+        for worker in registry.workers:
+            for outcome, number in worker.ended.items():
+                sums[str(worker.role), worker.address.text, str(outcome)] += number
+        return sums.items()
+
     def last_resorts() -> Iterable[Sample]:
         sums: Counter[Labels] = Counter()
         for pool in registry.pools:
@@ -65,6 +72,7 @@ def worker_metrics(registry: Registry) -> list[tuple[names.Metric, Source]]:
         (names.WORKER_PROBE_SECONDS, probe_seconds),
         (names.WORKER_EJECTIONS, ejections),
         (names.WORKER_BUSY, busy),
+        (names.WORKER_LEGS, legs),
         (names.PLACEMENTS, placements),
         (names.PLACEMENTS_LAST_RESORT, last_resorts),
         (names.AFFINITY, affinity),

@@ -70,6 +70,7 @@ class Reservation:
             return
         self._reported = True
         worker = self.worker
+        worker.ended[outcome] += 1
         worker.health.leg_ended(
             outcome, retry_after=retry_after, trial=self._trial, last_resort=self._last_resort
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from proxy.workers.states import Event, State, after
 if TYPE_CHECKING:
     from proxy.config.listed_worker import ListedWorker
     from proxy.workers.instance import Instance
+    from proxy.workers.outcome import LegOutcome
     from proxy.workers.pool import WorkerPool
 
 DOMAIN_LABEL = "domain"
@@ -36,6 +38,7 @@ class Worker:
         state: see `proxy.workers.states`.
         in_flight: legs of this process that are running on it, kept by `Reservation` alone.
         placed: how many legs it has got from this process.
+        ended: how many of them have ended, by outcome.
         labels, domain: from the worker list; `domain` is the label of that name or None.
         column, seed: the instance's, at hand for placement.
     """
@@ -45,6 +48,7 @@ class Worker:
         "address",
         "column",
         "domain",
+        "ended",
         "health",
         "in_flight",
         "instance",
@@ -71,6 +75,7 @@ class Worker:
         self.state = State.STARTING
         self.in_flight = 0
         self.placed = 0
+        self.ended: Counter[LegOutcome] = Counter()
         self.labels: Mapping[str, str] = listed.labels
         self.domain = listed.labels.get(DOMAIN_LABEL)
         self._heads: dict[bytes, bytes] = {}

@@ -124,7 +124,7 @@ class ChaosProxy:
     async def outcomes(self) -> Counter[str]:
         """Finished inference requests by outcome."""
         counts: Counter[str] = Counter()
-        for (outcome, route, _), count in (await self.metrics("requests_total")).items():
+        for (_, outcome, route, _), count in (await self.metrics("requests_total")).items():
             if route.endswith("completions"):
                 counts[outcome] += count
         return counts

@@ -76,9 +76,13 @@ def test_cell(cell, observations):
 
 
 def _outcome(expected):
-    if isinstance(expected, Error | ErrorEvent | Cut):
+    if isinstance(expected, Error):
+        return "error" if expected.status >= 500 else "rejected"
+    if isinstance(expected, ErrorEvent | Cut):
         return "error"
-    return "rejected" if isinstance(expected, Passes) and expected.status >= 400 else "ok"
+    if isinstance(expected, Passes) and expected.status >= 400:
+        return "error" if expected.status >= 500 else "rejected"
+    return "ok"
 
 
 def check_works(cell, expected, seen):

@@ -100,7 +100,7 @@ class FleetStack:
 
     def served(self) -> float:
         """Requests of the load that the metrics count."""
-        name = 'disagg_proxy_requests_total{outcome="ok",route="/v1/completions",stream="false"}'
+        name = 'disagg_proxy_requests_total{model="sim",outcome="ok",route="/v1/completions",stream="false"}'
         return self.metrics().get(name, 0.0)
 
     def pids(self) -> list[int]:

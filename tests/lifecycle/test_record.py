@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.errors import ClientGone, NotReady
+from proxy.errors import ClientGone, InvalidRequest, NotReady
 from proxy.lifecycle.record import RequestRecord
 
 
@@ -9,8 +9,10 @@ from proxy.lifecycle.record import RequestRecord
     [
         (200, None, "ok"),
         (400, None, "rejected"),
-        (503, None, "rejected"),  # a worker's own answer
+        (503, None, "error"),  # a worker's own answer
         (503, NotReady("x"), "error"),
+        (400, InvalidRequest("x"), "rejected"),
+        (200, InvalidRequest("x"), "rejected"),  # told by an event
         (200, NotReady("x"), "error"),  # a stream that broke off
         (499, ClientGone("x"), "client_closed"),
         (499, None, "client_closed"),
