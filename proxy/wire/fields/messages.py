@@ -173,6 +173,6 @@ def messages_rule(developer_as_system: frozenset[str] = frozenset()) -> Rule:
             f"{', '.join(BUNDLE)} are dropped (for old workers also {' and '.join(REASONING)}), "
             "parts of unknown types are refused",
         ),
-        "see its module",
+        "some shapes are refused by workers, others are lost or only take room",
         route="chat",
     )
