@@ -23,6 +23,7 @@ from wire_samples import (
     values,
 )
 
+from proxy.wire.errors import BrokenHandOff
 from proxy.wire.fields.accepted import ACCEPTED
 from proxy.wire.handoff import read_context_answer
 from proxy.wire.legs import context_body, generation_body, generation_parameters
@@ -299,3 +300,53 @@ def test_legs_equal_those_of_a_plain_implementation(
         answer = dict(reversed(list(answer.items())))
     text = writer.document(answer) if seed % 5 else dump(answer)
     assert generation(client, text, chat=chat) == plain_generation(plain_client, answer, chat)
+
+
+class TestWorkersThatKnowLess:
+    def legs(self, accepted: Any, **options: Any) -> Any:
+        answer = read_context_answer(
+            dump(chat_answer(prompt_token_ids=None, prompt_token_ids_b64=base64_ids([1, -2])))
+        )
+        parameters = generation_parameters(answer, accepted)
+        body = generation_body(members(**CLIENT), answer, parameters, chat=True, **options)
+        return json.loads(b"".join(body))
+
+    def test_parameters_that_a_worker_certainly_refuses_are_left_out(self) -> None:
+        table = ACCEPTED[OLD]
+        exact = msgspec.structs.replace(table, exact=True)
+        assert "ctx_usage" in self.legs(table)["disaggregated_params"], (
+            "a table may be wrong about newer keys"
+        )
+        sent = self.legs(exact)["disaggregated_params"]
+        assert sent.keys() <= table.parameters
+        assert sent["request_type"] == "generation_only"
+        taught = table.without(("disaggregated_params", "ctx_usage"), chat=True)
+        assert "ctx_usage" not in self.legs(taught)["disaggregated_params"]
+
+    def test_base64_is_decoded_for_them(self) -> None:
+        assert "prompt_token_ids_b64" in self.legs(None)
+        leg = self.legs(None, base64_ids=False)
+        assert "prompt_token_ids_b64" not in leg
+        assert leg["prompt_token_ids"] == [1, -2]
+
+    @pytest.mark.parametrize("text", ["AAA", "AAAA", "!!!!", "AAAAAAA="])
+    def test_what_is_not_base64_of_ids(self, text: str) -> None:
+        answer = read_context_answer(dump(chat_answer(prompt_token_ids=None, prompt_token_ids_b64=text)))
+        with pytest.raises(BrokenHandOff):
+            generation_body(members(**CLIENT), answer, {}, chat=True, base64_ids=False)
+
+    def test_members_that_only_others_know(self) -> None:
+        without = frozenset({"seed", "absent"})
+        context = context_body(members(**CLIENT), 1, ACCEPTED[JUL], base64_ids=False, without=without)
+        assert "seed" not in json.loads(context)
+        assert "seed" not in self.legs(None, without=without)
+
+    def test_the_conversation_among_the_parameters(self) -> None:
+        knows = msgspec.structs.replace(
+            ACCEPTED[OLD], parameters=ACCEPTED[OLD].parameters | {"conversation_id"}
+        )
+        for accepted, expected in ((knows, "c"), (ACCEPTED[OLD], None), (ACCEPTED[NEW], None)):
+            body = context_body({}, 1, accepted, base64_ids=False, conversation=b'"c"')
+            assert json.loads(body)["disaggregated_params"].get("conversation_id") == expected
+        answer = read_context_answer(dump(chat_answer(params=parameters(conversation_id=None))))
+        assert generation_parameters(answer, conversation=b'"c"')["conversation_id"] == b'"c"'
