@@ -284,3 +284,34 @@ async def test_the_end_of_a_relay_disarms() -> None:
     world.loop.advance(1000)
     assert world.target.aborted == []
     assert world.loop.armed == []
+
+
+class TestWaited:
+    """The time that passes while something is guarded is time spent waiting for others."""
+
+    @pytest.fixture
+    def clock(self, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+        made = SimpleNamespace(now=1000.0)
+        monkeypatch.setattr("proxy.lifecycle.watch.perf_counter", lambda: made.now)
+        return made
+
+    async def test_the_sum_of_what_was_guarded(self, clock: SimpleNamespace) -> None:
+        watch = World().watch
+        for waits, works in ((2, 3), (5, 7)):
+            watch.guard(Target(), 0, "context", 0)
+            clock.now += waits
+            watch.release()
+            clock.now += works
+        watch.close()
+        assert watch.waited == 7
+
+    async def test_a_relay_goes_on_with_the_leg(self, clock: SimpleNamespace) -> None:
+        world = World()
+        world.watch.guard(world.target, 0, "first byte", 0)
+        clock.now += 2
+        world.watch.guard_relay(world.source, 0)
+        assert world.watch.waited == 2
+        clock.now += 3
+        world.watch.release()
+        world.watch.release()
+        assert world.watch.waited == 5
