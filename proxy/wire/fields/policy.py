@@ -16,7 +16,7 @@ from proxy.wire.fields.messages import messages_rule
 from proxy.wire.fields.own import FieldRule, OwnRules
 from proxy.wire.fields.rule import Rule, same
 from proxy.wire.fields.tables import ANYWHERE, NEUTRAL, Dialect, rules_of
-from proxy.wire.members import Members, is_null
+from proxy.wire.members import NULL, Members, as_view, is_null
 
 # Names travel in a response header and as metric labels, so only ordinary ones do, and only so many.
 _ORDINARY_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -111,7 +111,7 @@ class FieldPolicy:
             InvalidField: token ids from a client that may not send them, or a field that must not be dropped.
         """
         if self._strips:
-            kept = {name: value for name, value in members.items() if not is_null(value)}
+            kept = {name: value for name, value in members.items() if as_view(value) != NULL}
         else:
             kept = dict(members)
         draft = Draft(
