@@ -106,6 +106,15 @@ class ChaosClient:
         answer.seconds = time.monotonic() - began
         return answer
 
+    @property
+    def reusable(self) -> bool:
+        """Whether the last answer left the connection open for another request."""
+        return self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE
+
+    def next(self) -> None:
+        """Begin anew after a complete answer."""
+        self._protocol.start_next_cycle()
+
     async def is_closed(self) -> bool:
         """Whether the proxy closes the connection, without another byte."""
         try:

@@ -10,7 +10,8 @@ from e2e_server import Kind
 from program import Program, eventually
 
 _PLAIN = Path(__file__).with_name("plain_server.py")
-_LISTENS = r"running on http://127\.0\.0\.1:(\d+)"
+# A single process, and a fleet's supervisor.
+_LISTENS = r"(?:running on http://127\.0\.0\.1:|listening on 127\.0\.0\.1 port )(\d+)"
 
 
 class Processes:
