@@ -28,6 +28,9 @@ class Profiled(Repetition):
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as sampler:
             super()._closed_loop(proxy, load)
             sampler.wait(timeout=60)
+        # py-spy writes its command line, with all paths, into the picture.
+        picture = self.output.read_text().replace(" ".join(command), f"disagg-proxy, case {self._case.name}")
+        self.output.write_text(picture.replace(f"{self.output}", self.output.name))
 
 
 def spy() -> str:
