@@ -37,13 +37,14 @@ from proxy.telemetry.counters import Counters
 from proxy.telemetry.fleet_view import FleetView
 from proxy.telemetry.gauges import Gauges
 from proxy.telemetry.model_names import ModelNames, served_models
+from proxy.telemetry.request_log import RequestLog, open_request_log
 from proxy.telemetry.service_gauges import Traffic, service_gauges
 
 _MOST_SECONDS_UNTIL_READY = 5.0
 _logger = logging.getLogger("proxy")
 
 
-def build_app(service: Service, gauges: Gauges) -> ASGIApp:
+def build_app(service: Service, gauges: Gauges, request_log: RequestLog | None = None) -> ASGIApp:
     """The whole application for a service, outermost middleware last."""
     settings = service.settings
     counters = Counters(service.member.row, ModelNames(lambda: served_models(service)))
@@ -53,12 +54,14 @@ def build_app(service: Service, gauges: Gauges) -> ASGIApp:
     keys = api_keys(settings.proxy)
     if keys is not None:
         app = ApiKeyMiddleware(app, keys=keys, root_path=settings.proxy.root_path)
-    app = ErrorsMiddleware(app)
+    app = ErrorsMiddleware(app, timing=settings.proxy.timing_headers)
     if settings.proxy.cors_allow_origins:
         app = CorsMiddleware(app, origins=settings.proxy.cors_allow_origins)
-    settle: tuple[Settle, ...] = (
-        (counters.settle, log_access) if settings.proxy.access_log else (counters.settle,)
-    )
+    settle: tuple[Settle, ...] = (counters.settle,)
+    if settings.proxy.access_log:
+        settle += (log_access,)
+    if request_log is not None:
+        settle += (request_log.settle,)
     return RecordMiddleware(app, settle=settle)
 
 
@@ -148,7 +151,13 @@ class Application:
         await receive()
         self.service = service = Service(self._settings, self._member)
         gauges = Gauges(self._member.row, service_gauges(service, lambda: self.traffic()))
-        self._app = build_app(service, gauges)
+        try:
+            request_log = open_request_log(self._settings.proxy, self._member.index, self._member.row)
+        except OSError as error:
+            _logger.error("the request log cannot be written: %s", error)
+            await send({"type": "lifespan.startup.failed", "message": "the request log cannot be written"})
+            return
+        self._app = build_app(service, gauges, request_log)
         register_commands(service)
         service.start()
         await self._member.open()
@@ -170,6 +179,8 @@ class Application:
             await self.admin.close()
         gauges.close()
         await service.close()
+        if request_log is not None:
+            request_log.close()
         self._member.close()
         await send({"type": "lifespan.shutdown.complete"})
 

@@ -172,7 +172,11 @@ class ProxySettings(msgspec.Struct, frozen=True):
     worker_tls_keyfile: Name | None = None
     worker_tls_verify: bool = True
 
-    # Logs.
+    # What answers tell of their time; logs.
+    timing_headers: bool = True
+    request_log_dir: Name | None = None
+    request_log_max_bytes: Bytes = 64 * MIB
+    request_log_max_files: Annotated[int, Meta(ge=2)] = 16
     access_log: bool = True
     log_level: Literal["critical", "error", "warning", "info", "debug"] = "info"
     log_format: Literal["text", "json"] = "text"

@@ -140,6 +140,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "max_body_bytes": parse_byte_size,
     "max_header_bytes": parse_byte_size,
     "max_queued_bytes": parse_byte_size,
+    "request_log_max_bytes": parse_byte_size,
     "max_inflight_per_context_worker": parse_per_worker,
     "max_inflight_per_generation_worker": parse_per_worker,
     "admin_listen": check_listen_address,

@@ -53,6 +53,7 @@ class InferenceEndpoint:
             request.members["model"] = self._aliases[request.model]
         record.model = request.model
         record.stream = request.stream
+        record.conversation = body.conversation
         query: bytes = scope["query_string"]
         response_headers: Headers = [(b"x-request-id", record.request_id.encode())]
         if RESPONSE_HEADERS in scope:

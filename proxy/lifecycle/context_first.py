@@ -22,6 +22,7 @@ from proxy.lifecycle.generate import Generation, GenerationFailed
 from proxy.lifecycle.generation_legs import Aggregated, GenerationOnly, HandedOff
 from proxy.lifecycle.prefill import prefill
 from proxy.lifecycle.relay import OpenStream, relay
+from proxy.lifecycle.worker_timing import combined, leg_metrics
 from proxy.wire import finished
 from proxy.wire.errors import WireError
 from proxy.wire.handoff import ContextAnswer, Outcome, read_context_answer
@@ -71,6 +72,8 @@ async def _both_legs(passage: Passage, permit: Permit) -> OpenStream | None:
         permit.context_done()
         return await Generation(passage, Aggregated(passage)).run()
     permit.context_done()
+    if passage.worker_metrics is not None:
+        passage.worker_metrics = leg_metrics(answer.head, b"ctx")
     if answer.head.status != 200:
         await passage.pass_on(answer, Source.CONTEXT.value)
         return None
@@ -110,7 +113,10 @@ async def _finish(passage: Passage, answer: ContextAnswer) -> None:
         content_type = b"text/event-stream; charset=utf-8"
     else:
         body, content_type = finished.as_json(answer), b"application/json"
-    await passage.respond(200, [(b"content-type", content_type)], body)
+    headers = [(b"content-type", content_type)]
+    if passage.worker_metrics is not None:
+        headers += combined(passage.worker_metrics, [], passage.record)
+    await passage.respond(200, headers, body)
 
 
 def _broken(error: WireError) -> BrokenAnswer:

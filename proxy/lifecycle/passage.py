@@ -8,12 +8,14 @@ from collections.abc import Collection, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from proxy.errors import LegFault
+from proxy.errors import LegFault, Source
 from proxy.lifecycle.headers import to_client
 from proxy.lifecycle.leg import Leg
 from proxy.lifecycle.priority import DEFAULT_PRIORITY
 from proxy.lifecycle.retry import delay_before
+from proxy.lifecycle.timing import timing_headers
 from proxy.lifecycle.watch import Watch
+from proxy.lifecycle.worker_timing import ASKED, combined, leg_metrics, without_metrics
 from proxy.placement.policy import NO_PLACEMENT, Placement
 from proxy.workers.outcome import retry_after_seconds
 from proxy.workers.worker import Role
@@ -73,6 +75,7 @@ class Passage:
 
     Attributes:
         watch: ends the running leg when the client leaves or a deadline passes.
+        worker_metrics: those of the context leg, if the client asks for any, else None.
     """
 
     __slots__ = (
@@ -86,6 +89,7 @@ class Passage:
         "service",
         "target",
         "watch",
+        "worker_metrics",
     )
 
     def __init__(
@@ -111,6 +115,7 @@ class Passage:
         self.response_headers = response_headers
         self.priority = priority
         self.placement = placement
+        self.worker_metrics: Headers | None = [] if ASKED in headers else None
         stall_timeout = service.settings.proxy.client_stall_timeout
         self.watch = Watch(client, service.loop, stall_timeout=stall_timeout, total=total)
 
@@ -183,7 +188,11 @@ class Passage:
     async def pass_on(self, answer: Answer, source: str) -> None:
         """Send a worker's answer to the client as it is."""
         self.record.answered_by = source
-        await self.respond(answer.head.status, to_client(answer.head, []), answer.body)
+        headers = to_client(answer.head, [])
+        if self.worker_metrics is not None:
+            own = leg_metrics(answer.head, b"gen") if source == Source.GENERATION.value else []
+            headers = without_metrics(headers) + combined(self.worker_metrics, own, self.record)
+        await self.respond(answer.head.status, headers, answer.body)
 
     async def respond(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
         """Send a whole answer to the client."""
@@ -191,4 +200,11 @@ class Passage:
         record.status = status
         record.response_size = len(body)
         record.first_byte = perf_counter()
-        await self.client.respond(status, [*headers, *self.response_headers], body)
+        await self.client.respond(status, [*headers, *self.response_headers, *self.timing()], body)
+
+    def timing(self) -> Headers:
+        """Headers that tell the client where the time went so far."""
+        if not self.service.settings.proxy.timing_headers:
+            return []
+        self.record.waited = self.watch.waited
+        return timing_headers(self.record)

@@ -19,6 +19,7 @@ class RequestRecord:
         route: the matched path, or `other` (bounded, so that it can be a metric label).
         status: of the answer, 499 when the client left before it, 0 before there was one.
         error: what went wrong, if anything.
+        conversation: the id that the client names, or empty; logged as a hash only.
         key: name of the API key, empty without one.
         queue_began, queue_ended: while it waited for its admission.
         bypass: why there was no context leg, if there was none: `context_down`, `benchmark`.
@@ -36,9 +37,11 @@ class RequestRecord:
         "context_done",
         "context_sent",
         "context_worker",
+        "conversation",
         "cut_inside_event",
         "disagg_request_id",
         "dropped",
+        "ended",
         "error",
         "first_byte",
         "generation_head",
@@ -62,11 +65,13 @@ class RequestRecord:
     def __init__(self, request_id: str, received: float) -> None:
         self.request_id = request_id
         self.received = received
+        self.ended = 0.0
         self.route = "other"
         self.status = 0
         self.error: ProxyError | None = None
         self.key = ""
         self.model = ""
+        self.conversation = ""
         self.stream = False
         self.body_size = 0
         self.response_size = 0

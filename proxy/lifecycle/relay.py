@@ -43,7 +43,8 @@ async def _relay(passage: Passage, leg: Leg, head: ResponseHead, reservation: Re
     record.status = head.status
     watch.guard_relay(leg.connection, passage.service.settings.proxy.timeout_idle)
     try:
-        relayed = await client.relay(head.status, to_client(head, passage.response_headers), leg.connection)
+        headers = to_client(head, passage.response_headers + passage.timing())
+        relayed = await client.relay(head.status, headers, leg.connection)
     except asyncio.CancelledError:
         # The drain's time is over.
         watch.abort(ClientGone("the proxy is stopping"))

@@ -11,7 +11,10 @@ from proxy.lifecycle.headers import Headers
 RESPONSE_HEADERS = "disagg.response_headers"
 """Where headers for the answer are in the ASGI scope: answers that are relayed do not pass through `send`."""
 
-_EXPOSED = b"x-request-id, x-disagg-proxy-error, x-disagg-proxy-dropped, retry-after"
+_EXPOSED = (
+    b"x-request-id, x-disagg-proxy-error, x-disagg-proxy-dropped, x-disagg-proxy-overhead-us, server-timing, "
+    b"retry-after"
+)
 _MAX_AGE = b"600"
 
 

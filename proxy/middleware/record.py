@@ -36,6 +36,7 @@ class RecordMiddleware:
         try:
             await self._app(scope, receive, _StatusWatch(record, send))
         finally:
+            record.ended = perf_counter()
             for settle in self._settle:
                 settle(record, scope)
 

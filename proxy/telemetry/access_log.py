@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from hashlib import blake2b
 from typing import Any
 
 from starlette.types import Scope
@@ -11,29 +12,32 @@ from proxy.lifecycle.record import RequestRecord
 
 _logger = logging.getLogger("proxy.access")
 
-# Probes and scrapes come every second and say nothing.
-_QUIET = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/prometheus/metrics"})
+QUIET = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/prometheus/metrics"})
+"""Probes and scrapes come every second and say nothing."""
 
 
 def log_access(record: RequestRecord, scope: Scope) -> None:
     """Write the line for a finished request."""
-    if record.route in _QUIET:
+    if record.route in QUIET or not _logger.isEnabledFor(logging.INFO):
         return
-    fields = access_fields(record, scope)
+    fields = access_fields(record, scope["method"])
     _logger.info(
-        "%s", " ".join(f"{name}={value}" for name, value in fields.items()), extra={"fields": fields}
+        "%s", " ".join([f"{name}={value}" for name, value in fields.items()]), extra={"fields": fields}
     )
 
 
-def access_fields(record: RequestRecord, scope: Scope) -> dict[str, Any]:
-    """The fields of the line; times are milliseconds, and phases that were not reached are left out."""
+def access_fields(record: RequestRecord, method: str) -> dict[str, Any]:
+    """The fields of the line; times are milliseconds, and phases that were not reached are left out.
+
+    A conversation's id may be a secret of its client; the hash still tells which requests belong together.
+    """
     fields: dict[str, Any] = {
         "request_id": record.request_id,
-        "method": scope["method"],
+        "method": method,
         "path": record.route,
         "status": record.status,
         "outcome": record.outcome,
-        "stream": str(record.stream).lower(),
+        "stream": "true" if record.stream else "false",
         "bytes_in": record.body_size,
         "bytes_out": record.response_size,
     }
@@ -41,17 +45,26 @@ def access_fields(record: RequestRecord, scope: Scope) -> dict[str, Any]:
         fields["key"] = record.key
     if record.error is not None:
         fields["error"] = f"{record.error.source.value};{record.error.code}"
+    if record.conversation:
+        fields["conversation"] = blake2b(record.conversation.encode(), digest_size=6).hexdigest()
+    if record.retries:
+        fields["retries"] = record.retries
     if record.disagg_request_id:
         fields["disagg_request_id"] = record.disagg_request_id
-    for name, worker in (("ctx", record.context_worker), ("gen", record.generation_worker)):
-        if worker is not None:
-            fields[name] = worker.address.text
+    if record.context_worker is not None:
+        fields["ctx"] = record.context_worker.address.text
+    if record.generation_worker is not None:
+        fields["gen"] = record.generation_worker.address.text
     for name, start, end in (
         ("queue_ms", record.queue_began, record.queue_ended),
         ("ctx_ms", record.context_sent, record.context_done),
+        ("hand_off_ms", record.context_done, record.generation_sent),
         ("gen_head_ms", record.generation_sent, record.generation_head),
         ("first_byte_ms", record.received, record.first_byte),
+        ("total_ms", record.received, record.ended),
     ):
-        if start and end:
+        if start and end >= start:
             fields[name] = round((end - start) * 1000, 2)
+    if record.waited:
+        fields["overhead_ms"] = round((record.ended - record.received - record.waited) * 1000, 3)
     return fields

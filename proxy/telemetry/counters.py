@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 from proxy.telemetry import names
@@ -73,7 +72,7 @@ class Counters:
             self._dropped_fields.add(1, (name,))
 
     def _phases(self, record: RequestRecord, model: str, stream: str) -> None:
-        now = perf_counter()
+        now = record.ended
         seconds = now - record.received
         self._seconds.observe(seconds, (model, stream))
         self._overhead.observe(seconds - record.waited, (stream,))

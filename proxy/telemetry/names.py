@@ -200,6 +200,7 @@ AFFINITY = Metric(
     "without a key (miss).",
     ("role", "result"),
 )
+REQUEST_LOG_DROPPED = Metric("request_log_dropped", "Requests that the request log could not take.")
 READY = Metric("ready", "1 when every process could serve a request.", kind="gauge", merge="min")
 LOOP_LAG = Metric(
     "event_loop_lag_seconds",

@@ -42,7 +42,7 @@ def served(*, stream: bool = True) -> RequestRecord:
     record.context_sent, record.context_done = now - 9.5, now - 7.5
     record.generation_sent, record.generation_head = now - 7.25, now - 4
     record.first_byte = now - 3 if stream else now
-    record.waited = 10.0
+    record.waited, record.ended = 10.0, now
     return record
 
 

@@ -34,7 +34,7 @@ def test_a_request_that_was_refused_has_no_phases() -> None:
     refused = record()
     refused.status = 503
     refused.error = NotReady("no", code="no_context_worker")
-    fields = access_fields(refused, SCOPE)
+    fields = access_fields(refused, "POST")
     assert fields["error"] == "proxy;no_context_worker"
     assert fields["outcome"] == "error"
     assert not [name for name in fields if name.endswith("_ms")]
@@ -50,7 +50,7 @@ def test_a_whole_request() -> None:
     whole.context_sent, whole.context_done = 101.0, 101.25
     whole.generation_sent, whole.generation_head = 101.25, 101.5
     whole.first_byte = 102.0
-    fields = access_fields(whole, SCOPE)
+    fields = access_fields(whole, "POST")
     assert {name: fields[name] for name in ("method", "path", "status", "outcome", "stream")} == {
         "method": "POST",
         "path": "/v1/chat/completions",
