@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from proxy.telemetry.repeats import RepeatFilter
+
 
 class JSONFormatter(logging.Formatter):
     """One object per line: time (seconds since the epoch), level, logger, message, and the record's `fields`.
@@ -42,7 +44,7 @@ class JSONFormatter(logging.Formatter):
 def configure_logging(
     level: str, style: Literal["text", "json"], *, access_log: bool, process: int | None = None
 ) -> None:
-    """Set up the root logger; the libraries' own handlers are not used.
+    """Set up the root logger; the libraries' own handlers are not used; repeated messages are rare.
 
     Args:
         level: name of a level, in any case.
@@ -56,6 +58,7 @@ def configure_logging(
     else:
         mark = "" if process is None else f"[{process}] "
         handler.setFormatter(logging.Formatter(f"%(asctime)s {mark}%(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(RepeatFilter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("proxy.access").disabled = not access_log
     # httpx logs each probe at info.
