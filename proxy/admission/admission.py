@@ -249,6 +249,11 @@ class Admission:
             return False
         if self._board is None:
             return True
+        in_flight_elsewhere, in_context_elsewhere, waiting = self._board.sums()
+        if not waiting:
+            return (not in_flight_limit or in_flight + in_flight_elsewhere < in_flight_limit) and (
+                not in_context_limit or in_context + in_context_elsewhere < in_context_limit
+            )
         others = self._board.others()
         return has_room(
             in_flight_limit, in_flight, [Other(other.in_flight, other.waiting > 0) for other in others]

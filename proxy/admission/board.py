@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Families of the shared memory; they are no metrics, since the names of the keys are nobody else's business.
 _FAMILY = "admission"
 _KEYS_FAMILY = "admission_keys"
-_COUNTS = (("in_flight",), ("in_context",), ("waiting",))
+_CELLS = 3  # in the order of `Counts`
 
 
 class Counts(NamedTuple):
@@ -52,18 +52,35 @@ class AdmissionBoard:
 
     def __init__(self, own: MetricsRow, others: Sequence[MetricsRow]) -> None:
         self._own = own
-        self._cells = [self._cell(_FAMILY, labels) for labels in _COUNTS]
+        first = self._cell(_FAMILY, (), _CELLS)
+        self._counts = own.floats[first : first + _CELLS]
         self._others = [_OtherRow(row) for row in others]
         self._keys: dict[str, int] = {}
         self.show(0, 0, 0)
 
     def show(self, in_flight: int, in_context: int, waiting: int) -> None:
         """Show the own counts, as in `Counts`."""
-        floats = self._own.floats
-        one, two, three = self._cells
-        floats[one] = in_flight
-        floats[two] = in_context
-        floats[three] = waiting
+        # The first one last: readers take the counts for those of nobody as long as it has no value.
+        counts = self._counts
+        counts[2] = waiting
+        counts[1] = in_context
+        counts[0] = in_flight
+
+    def sums(self) -> tuple[float, float, float]:
+        """The counts of all other processes added up, as in `Counts`; several times cheaper than `others`."""
+        in_flight = in_context = waiting = 0.0
+        for row in self._others:
+            cells = row.cells
+            if cells is None:
+                cells = row.look()
+                if cells is None:
+                    continue
+            one, two, three = cells
+            if one == one:  # else it is not a number: nobody writes the row
+                in_flight += one
+                in_context += two
+                waiting += three
+        return in_flight, in_context, waiting
 
     def others(self) -> list[Counts]:
         """The counts of all other processes."""
@@ -73,39 +90,47 @@ class AdmissionBoard:
         """Show the own number of requests of a key."""
         cell = self._keys.get(name)
         if cell is None:
-            cell = self._keys[name] = self._cell(_KEYS_FAMILY, (name,))
+            cell = self._keys[name] = self._cell(_KEYS_FAMILY, (name,), 1)
         self._own.floats[cell] = requests
 
     def key_of_others(self, name: str) -> int:
         """Requests of a key in all other processes."""
         return sum(row.key(name) for row in self._others)
 
-    def _cell(self, family: str, labels: tuple[str, ...]) -> int:
-        series = self._own.find_or_add(family, labels, Kind.GAUGE, 1)
+    def _cell(self, family: str, labels: tuple[str, ...], cells: int) -> int:
+        series = self._own.find_or_add(family, labels, Kind.GAUGE, cells)
         if series is None:
             raise ValueError("the shared memory of the metrics is full")
         return series.first
 
 
 class _OtherRow:
-    """Reads another process's row; cells stay where they are once they exist."""
+    """Reads another process's row; cells stay where they are once they exist.
+
+    Attributes:
+        cells: the counts, once `look` has found them.
+    """
 
     def __init__(self, row: MetricsRow) -> None:
         self._row = row
-        self._cells: list[int] = []
+        self.cells: memoryview[float] | None = None
         self._keys: dict[str, int] = {}
 
+    def look(self) -> memoryview[float] | None:
+        """Find the counts; None as long as the process has not shown any."""
+        first = self._find(_FAMILY, ())
+        if first is not None:
+            self.cells = self._row.floats[first : first + _CELLS]
+        return self.cells
+
     def counts(self) -> Counts:
-        if not self._cells:
-            cells = [self._find(_FAMILY, labels) for labels in _COUNTS]
-            if None in cells:
-                return _NOBODY
-            self._cells = [cell for cell in cells if cell is not None]
-        floats = self._row.floats
-        one, two, three = self._cells
-        if isnan(floats[one]):  # nobody writes the row
+        cells = self.cells if self.cells is not None else self.look()
+        if cells is None:
             return _NOBODY
-        return Counts(int(floats[one]), int(floats[two]), int(floats[three]))
+        one, two, three = cells
+        if isnan(one):  # nobody writes the row
+            return _NOBODY
+        return Counts(int(one), int(two), int(three))
 
     def key(self, name: str) -> int:
         cell = self._keys.get(name)

@@ -23,6 +23,7 @@ from proxy.telemetry.shared import MetricsRow, SharedMetrics
 _logger = logging.getLogger("proxy.fleet")
 # A little longer than the supervisor waits for each process.
 _BROADCAST_TIMEOUT = CALL_TIMEOUT + 5.0
+_PREPARE_ATTEMPTS = 5
 
 
 class Member(Protocol):
@@ -194,8 +195,12 @@ class FleetMember:
 
     async def prepare(self, addresses: Iterable[WorkerAddress]) -> None:
         """See `Member`."""
-        missing = self._columns.missing(addresses)
-        if missing:
+        wanted = list(addresses)
+        # While the supervisor is asked, the last leg of a worker that drains may end, and its column is given back.
+        for _ in range(_PREPARE_ATTEMPTS):
+            missing = self._columns.missing(wanted)
+            if not missing:
+                return
             self._granted(await self._channel.call("columns", missing))
 
     def serving(self) -> None:

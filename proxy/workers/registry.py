@@ -180,9 +180,15 @@ class Registry:
         for each in (each for of_source in self._lists.values() for each in of_source):
             wanted.setdefault((each.model, Role(each.role), each.address), each)
         self._wanted = wanted
+        # An address that changes its role or model keeps its process, connections and column: it is added first.
+        stays = {address for _, _, address in wanted}
+        moved = []
         for key, worker in list(self._by_key.items()):
             if key not in wanted:
-                self._delist(worker)
+                if worker.address in stays:
+                    moved.append(worker)
+                else:
+                    self._delist(worker)
         for key, each in wanted.items():
             known = self._by_key.get(key)
             if known is None:
@@ -195,6 +201,8 @@ class Registry:
                 self._delist(known)
             elif known is not None and known.leaving:
                 self._relist(known)
+        for worker in moved:
+            self._delist(worker)
 
     def _add(self, key: _Key, listed: ListedWorker) -> Worker | None:
         model, role, address = key

@@ -21,7 +21,19 @@ def test_everybody_sees_the_others():
     one.show(1, 2, 3)
     two.show(4, 5, 6)
     assert three.others() == [Counts(1, 2, 3), Counts(4, 5, 6)]
+    assert three.sums() == (5, 7, 9)
     assert one.others() == [Counts(4, 5, 6), Counts(0, 0, 0)]
+
+
+def test_a_process_that_has_shown_nothing_yet():
+    memory = SharedMetrics(mmap.mmap(-1, SharedMetrics.size(2)), 2)
+    for row in memory.rows:
+        row.open()
+    one = AdmissionBoard(memory.rows[0], memory.rows[1:])
+    assert one.sums() == (0, 0, 0)
+    assert one.others() == [Counts(0, 0, 0)]
+    AdmissionBoard(memory.rows[1], memory.rows[:1]).show(1, 2, 3)
+    assert one.sums() == (1, 2, 3)
 
 
 def test_keys():
@@ -39,8 +51,10 @@ def test_a_process_that_ended_has_no_requests():
     one.show(1, 1, 1)
     one.show_key("a", 2)
     assert two.key_of_others("a") == 2
+    assert two.sums() == (1, 1, 1)
     memory.rows[0].close()
     assert two.others() == [Counts(0, 0, 0)]
+    assert two.sums() == (0, 0, 0)
     assert two.key_of_others("a") == 0
 
 

@@ -8,6 +8,7 @@ from proxy.config.address import parse_worker_address
 from proxy.config.listed_worker import ListedWorker
 from proxy.config.settings import ProxySettings, RouterSettings, ServerSection, Settings
 from proxy.errors import NotFound, NotReady
+from proxy.fleet.columns import FleetColumns, Grant
 from proxy.placement.load_table import LoadTable
 from proxy.placement.policy import Needs
 from proxy.workers.registry import Registry
@@ -296,6 +297,19 @@ async def test_more_workers_than_columns(make_registry, caplog):
     assert "more than 16 workers" in caplog.text
     registry.apply(listed(*(f"w{number}" for number in range(10, 20))))
     assert len(registry.workers) == 10
+
+
+async def test_an_address_that_changes_its_role_keeps_its_column_and_connections(make_registry):
+    columns = FleetColumns({"a:1": Grant(3, 1, 7)}, lambda address, serial: pytest.fail("given back"))
+    registry = make_registry(table=LoadTable(columns=16), columns=columns)
+    registry.apply(listed("a"))
+    (instance,) = registry.instances
+    registry.apply(listed("a", role=GENERATION))
+    assert registry.instances == [instance]
+    assert (names(registry, CONTEXT), names(registry, GENERATION)) == ([], ["a"])
+    registry.apply(listed("a", role=GENERATION, model="m"))
+    assert registry.instances == [instance]
+    assert [(worker.model, worker.in_flight) for worker in registry.workers] == [("m", 0)]
 
 
 async def test_what_is_missing_at_start_is_said(make_registry, caplog, monkeypatch):
