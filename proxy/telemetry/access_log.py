@@ -21,9 +21,19 @@ def log_access(record: RequestRecord, scope: Scope) -> None:
     if record.route in QUIET or not _logger.isEnabledFor(logging.INFO):
         return
     fields = access_fields(record, scope["method"])
-    _logger.info(
-        "%s", " ".join([f"{name}={value}" for name, value in fields.items()]), extra={"fields": fields}
-    )
+    _logger.info("%s", _Line(fields), extra={"fields": fields})
+
+
+class _Line:
+    """The fields as text, made only if the format needs it."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+
+    def __str__(self) -> str:
+        return " ".join([f"{name}={value}" for name, value in self._fields.items()])
 
 
 def access_fields(record: RequestRecord, method: str) -> dict[str, Any]:

@@ -1,0 +1,134 @@
+"""`python -m bench.telemetry`: what observing one request costs, piece by piece, in microseconds of CPU.
+
+The records are those of a whole request with both legs; the counts go into real (private) shared memory; the access
+line is formatted and thrown away, since writing it is the business of whoever reads it.
+"""
+
+import logging
+import os
+import sys
+import tempfile
+import timeit
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter, process_time
+from types import SimpleNamespace
+from typing import Any
+
+from proxy.config.address import parse_worker_address
+from proxy.downstream.sink import RelaySink
+from proxy.downstream.sinks import ONE_OF, sink_maker
+from proxy.lifecycle.record import RequestRecord
+from proxy.lifecycle.timing import timing_headers
+from proxy.telemetry import names
+from proxy.telemetry.access_log import log_access
+from proxy.telemetry.counters import Counters
+from proxy.telemetry.logs import configure_logging
+from proxy.telemetry.model_names import ModelNames
+from proxy.telemetry.request_log import RequestLog
+from proxy.telemetry.series import Histogram
+from proxy.telemetry.shared import SharedMetrics
+
+ROUNDS = 20_000
+REPEATS = 7
+SCOPE: Any = {"type": "http", "method": "POST"}
+LIMIT = 15.0
+"""Microseconds for all metrics of a request."""
+
+
+def microseconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
+    """CPU per call, the best of some repetitions."""
+    return min(timeit.repeat(work, number=rounds, repeat=REPEATS, timer=process_time)) / rounds * 1e6
+
+
+def finished(*, stream: bool) -> RequestRecord:
+    """A request that has just ended."""
+    now = perf_counter()
+    record = RequestRecord("0123456789abcdef0123456789abcdef", now - 2.0)
+    record.route, record.model, record.stream, record.status = "/v1/chat/completions", "m", stream, 200
+    record.body_size, record.response_size = 1000, 5000
+    record.conversation = "conversation-1"
+    record.disagg_request_id = 2**62
+    record.context_worker = record.generation_worker = _worker("http://10.0.0.1:8000")
+    record.context_sent, record.context_done = now - 1.9, now - 1.5
+    record.generation_sent, record.generation_head = now - 1.499, now - 1.4
+    record.first_byte, record.waited, record.ended = now - 1.39, 1.99, now
+    record.dropped = ("user",)
+    return record
+
+
+def _worker(url: str) -> Any:
+    return SimpleNamespace(address=parse_worker_address(url))
+
+
+def _watching() -> float:
+    """What noting the time spent waiting adds to both legs: two readings of the clock each."""
+
+    def clock() -> None:
+        perf_counter()
+        perf_counter()
+
+    return 2 * microseconds(clock)
+
+
+def _gaps(observe: Callable[[float], None]) -> float:
+    """What sampling adds to one stream of 200 pieces, on average over streams."""
+    transport = SimpleNamespace(write=lambda data: None, is_closing=lambda: False)
+    loop = SimpleNamespace(create_future=lambda: None)
+    flow = SimpleNamespace(write_paused=False)
+    cycle: Any = SimpleNamespace(protocol=SimpleNamespace(transport=transport, loop=loop, flow=flow))
+    source: Any = SimpleNamespace(pause=lambda: None)
+    piece = b"x" * 200
+
+    def stream(make: Callable[..., RelaySink]) -> Callable[[], None]:
+        def run() -> None:
+            sink = make(cycle, source, b"head", chunked=True)
+            for _ in range(200):
+                sink.write(piece)
+
+        return run
+
+    rounds = 10 * ONE_OF
+    with_samples = microseconds(stream(sink_maker(0.0, observe)), rounds)
+    return with_samples - microseconds(stream(sink_maker(0.0, None)), rounds)
+
+
+def main() -> int:
+    """Print the table; 1 when the metrics cost more than they may."""
+    memory = SharedMetrics.private()
+    row = memory.rows[0]
+    counters = Counters(row, ModelNames(lambda: ["m"]))
+    gap = Histogram(row, names.PIECE_GAP_SECONDS)
+    whole, streamed = finished(stream=False), finished(stream=True)
+    metrics = {
+        "metrics, whole answer": microseconds(lambda: counters.settle(whole, SCOPE)),
+        "metrics, streamed answer": microseconds(lambda: counters.settle(streamed, SCOPE)),
+        "time spent waiting, both legs": _watching(),
+        f"gaps between pieces, one stream of {ONE_OF}, 200 pieces": _gaps(gap.observe),
+    }
+    others = {"timing headers": microseconds(lambda: timing_headers(streamed))}
+    for style in ("text", "json"):
+        configure_logging("info", style, access_log=True)
+        with Path(os.devnull).open("w") as nowhere:
+            logging.getLogger().handlers[0].setStream(nowhere)  # type: ignore[attr-defined]
+            others[f"access line, {style}"] = microseconds(lambda: log_access(streamed, SCOPE))
+    with tempfile.TemporaryDirectory() as directory:
+        log = RequestLog(Path(directory), 0, row, most_bytes=1 << 30, most_files=2, most_waiting=1 << 30)
+
+        def logged() -> None:
+            for _ in range(ROUNDS):
+                log.settle(streamed, SCOPE)
+
+        began = process_time()
+        logged()
+        log.close()
+        others["request log, its thread included"] = (process_time() - began) / ROUNDS * 1e6
+    for name, cost in {**metrics, **others}.items():
+        print(f"{name:60} {cost:6.2f} us")
+    total = metrics["metrics, streamed answer"] + sum(list(metrics.values())[2:])
+    print(f"{'all metrics of a streamed request':60} {total:6.2f} us (at most {LIMIT:g})")
+    return int(total > LIMIT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
