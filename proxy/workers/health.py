@@ -232,6 +232,9 @@ class Health:
     def _ejected(self, reason: str) -> None:
         self.ejections[reason] += 1
         self.recent.clear()
+        if self.condition is State.EJECTED:
+            # A trial has failed: the condition stays, but the next trial comes later.
+            self._notify(None)
         self._settle()
 
     # What probes tell

@@ -351,3 +351,23 @@ def test_nothing_is_computed_again_without_a_change():
 def test_pools_do_not_share_a_clock_by_accident():
     clock = Clock()
     assert Pool(1, clock=clock).clock is clock
+
+
+def test_trials_go_on_until_one_succeeds():
+    """Each failed trial moves the next one; nothing else happens that would make the pool look again."""
+    fakes = Pool(2)
+    sick = fakes.pool.workers[0]
+    fail(fakes, sick)
+    trials = 0
+    for _ in range(600):
+        fakes.clock.advance(0.5)
+        # The second leg makes the pool look while the trial is running.
+        for reservation in [fakes.pool.reserve() for _ in range(2)]:
+            is_sick = reservation.worker is sick
+            trials += is_sick
+            end(reservation, LegOutcome.SERVER_ERROR if is_sick else LegOutcome.OK)
+    # After 2, 4, 8, 16, 32, 60, 60, ... seconds.
+    assert 7 <= trials <= 9
+    fakes.clock.advance(60)
+    held = [fakes.pool.reserve() for _ in range(2)]
+    assert sick in [reservation.worker for reservation in held]
