@@ -211,7 +211,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                     (rare("placements_last_resort", "role"), "last resort {{role}}"),
                 ),
             ),
-            Panel("Refusals of busy workers", "ops", ((rate("worker_busy", by="worker"), "{{worker}}"),)),
+            Panel("Refusals of busy workers", "ops", ((rare("worker_busy", "worker"), "{{worker}}"),)),
             Panel(
                 "Health probe", "s", ((total("worker_probe_seconds", by="worker", how="max"), "{{worker}}"),)
             ),
