@@ -1,9 +1,10 @@
-"""Many keep-alive connections that ask the proxy one request after the other."""
+"""Many keep-alive connections that ask the proxy one request after the other, and requests that are held open."""
 
 import asyncio
 import contextlib
 import json
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Any
 
 BODY = {"model": "sim", "prompt": "one two three", "max_tokens": 2}
@@ -69,3 +70,38 @@ class Load:
         length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
         await reader.readexactly(length)
         return int(head[9:12]), b"connection: close" in head
+
+
+def _request(path: str, body: dict[str, Any]) -> bytes:
+    data = json.dumps(body).encode()
+    return (
+        b"POST %b HTTP/1.1\r\nhost: x\r\nx-request-id: c0.0\r\ncontent-type: application/json\r\n"
+        b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (path.encode(), len(data), data)
+    )
+
+
+async def ask(port: int, path: str, body: dict[str, Any]) -> int:
+    """One request on a connection of its own; its status."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(_request(path, body))
+        return int((await asyncio.wait_for(reader.read(), 30))[9:12])
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def held_open(
+    port: int, count: int, body: dict[str, Any] | None = None
+) -> AsyncIterator[list[asyncio.StreamReader]]:
+    """So many requests at once, each on a connection of its own, which breaks at the end of the block."""
+    pairs = await asyncio.gather(*(asyncio.open_connection("127.0.0.1", port) for _ in range(count)))
+    try:
+        for _, writer in pairs:
+            writer.write(_request("/v1/completions", body or BODY))
+        yield [reader for reader, _ in pairs]
+    finally:
+        for _, writer in pairs:
+            writer.transport.abort()
+        await asyncio.gather(*(writer.wait_closed() for _, writer in pairs), return_exceptions=True)

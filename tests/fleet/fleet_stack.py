@@ -26,6 +26,9 @@ class FleetStack:
     """A running fleet.
 
     ``processes`` 1 is a single process without supervisor. The last of the three context workers is not listed.
+
+    ``cluster``: workers of another stack, to be served by both. ``workers``: options of workers of its own.
+    ``listed``: how many of the context workers the configuration names. ``router``: of both roles; ``top``: more keys.
     """
 
     def __init__(
@@ -36,15 +39,24 @@ class FleetStack:
         *,
         decode_ms: float = 0.0,
         environment: dict[str, str] | None = None,
+        cluster: ThreadedSimCluster | None = None,
+        workers: dict[str, Any] | None = None,
+        listed: int = 2,
+        router: str | None = None,
+        top: dict[str, Any] | None = None,
         **keys: Any,
     ) -> None:
         self.processes = processes
         self.path = path
+        self.router = {"router": {"type": router}} if router else {}
+        self.top = top or {}
         self.keys = {"drain_grace": 0.2, "probe_interval": 0.2, **keys}
-        self.cluster = ThreadedSimCluster(
-            context=3, generation=2, speed=Speed(decode_ms=decode_ms), keep_alive_seconds=60.0
-        ).start()
-        self.write_config(self.cluster.context_urls[:2])
+        if cluster is None:
+            speed = Speed(decode_ms=decode_ms)
+            options = {"context": 3, "generation": 2, "speed": speed, "keep_alive_seconds": 60.0}
+            cluster = ThreadedSimCluster(**{**options, **(workers or {})}).start()
+        self.cluster = cluster
+        self.write_config(self.cluster.context_urls[:listed])
         self._run_program = run_program
         self.program = self.run_again(environment=environment)
         self.port = self._port()
@@ -60,9 +72,10 @@ class FleetStack:
         document = {
             "hostname": "127.0.0.1",
             "port": 0,
-            "context_servers": {"urls": context_urls},
-            "generation_servers": {"urls": self.cluster.generation_urls},
+            "context_servers": {"urls": context_urls, **self.router},
+            "generation_servers": {"urls": self.cluster.generation_urls, **self.router},
             "proxy": self.keys,
+            **self.top,
             **top,
         }
         self.path.write_text(yaml.safe_dump(document))

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 from fleet_load import Load
+from fleet_rows import load_tables
 from fleet_stack import FleetStack, alive
 from program import eventually
-
-from proxy.fleet.memory import map_memory
-from proxy.placement.load_table import DEFAULT_COLUMNS, LoadTable
 
 StartFleet = Callable[..., FleetStack]
 # With 128 connections one share in forty is outside 40 to 60 % by chance alone.
@@ -64,7 +62,7 @@ async def test_a_killed_process_costs_only_its_own_requests(start_fleet: StartFl
     victim, witness = fleet.pids()
     met = fleet.process_of()
     # No worker has this column.
-    rows = [table.own_legs for table in _tables_of(fleet)]
+    rows = [table.own_legs for table in load_tables(fleet)]
     rows[0][9000], rows[1][9000] = 5, 6
     lost_before = list(load.lost)
     os.kill(victim, signal.SIGKILL)
@@ -95,18 +93,6 @@ async def test_a_killed_process_costs_only_its_own_requests(start_fleet: StartFl
     assert metrics['disagg_proxy_process_restarts_total{process="0"}'] == 1
     assert metrics["disagg_proxy_processes"] == 2
     assert "process 0 ended unasked" in fleet.program.err
-
-
-def _tables_of(fleet: FleetStack) -> list[LoadTable]:
-    """The fleet's load table, opened from outside, as each process sees it."""
-    directory = Path(f"/proc/{fleet.program.pid}/fd")
-    path = next(path for path in directory.iterdir() if "memfd:disagg-proxy-load" in os.readlink(path))
-    descriptor = os.open(path, os.O_RDWR)
-    try:
-        memory = map_memory(descriptor)
-    finally:
-        os.close(descriptor)
-    return [LoadTable(rows=2, columns=DEFAULT_COLUMNS, row=row, buffer=memory) for row in range(2)]
 
 
 async def test_a_process_that_keeps_dying_backs_off(start_fleet: StartFleet) -> None:
