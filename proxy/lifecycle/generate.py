@@ -30,7 +30,6 @@ from proxy.workers.outcome import outcome_of_status, retry_after_seconds
 from proxy.workers.worker import Role
 
 if TYPE_CHECKING:
-    from proxy.config.address import WorkerAddress
     from proxy.lifecycle.generation_legs import GenerationLegs
     from proxy.lifecycle.passage import Passage
     from proxy.upstream.connection import Answer
@@ -55,13 +54,12 @@ class Generation:
         legs: makes the leg for a worker.
     """
 
-    __slots__ = ("_failed", "_legs", "_passage", "_retries", "_sent")
+    __slots__ = ("_legs", "_passage", "_retries", "_sent")
 
     def __init__(self, passage: Passage, legs: GenerationLegs) -> None:
         self._passage = passage
         self._legs = legs
         self._retries = passage.service.settings.max_retries
-        self._failed: list[WorkerAddress] = []
         self._sent = False
 
     async def run(self) -> OpenStream | None:
@@ -77,6 +75,7 @@ class Generation:
         try:
             return await self._until_taken()
         except GenerationFailed:
+            self._avoid()
             self._legs.lose()
             raise
         except (ClientGone, Aborted, NotReady, WorkersBusy, LegTimeout) as error:
@@ -141,9 +140,13 @@ class Generation:
         if self._retries == 0:
             return False
         self._retries -= 1
+        self._avoid()
+        return await passage.pause(passage.pool(Role.GENERATION), passage.failed, last)
+
+    def _avoid(self) -> None:
+        passage = self._passage
         if passage.record.generation_worker is not None:
-            self._failed.append(passage.record.generation_worker.address)
-        return await passage.pause(passage.pool(Role.GENERATION), self._failed, last)
+            passage.failed.append(passage.record.generation_worker.address)
 
     async def _send(self, *, fresh: bool) -> Answer | OpenStream:
         """Send the leg once; its answer is judged, a stream is left to the caller."""
@@ -151,7 +154,7 @@ class Generation:
         record = passage.record
         near = self._legs.near
         reservation = passage.pool(Role.GENERATION).reserve(
-            passage.placement, exclude=(near.address,) if near else (), avoid=self._failed, near=near
+            passage.placement, exclude=(near.address,) if near else (), avoid=passage.failed, near=near
         )
         with reservation as worker:
             body, headers = self._legs.make(worker)

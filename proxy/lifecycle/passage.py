@@ -75,11 +75,13 @@ class Passage:
 
     Attributes:
         watch: ends the running leg when the client leaves or a deadline passes.
+        failed: generation workers that have failed this request: the second pass avoids them too.
         worker_metrics: those of the context leg, if the client asks for any, else None.
     """
 
     __slots__ = (
         "client",
+        "failed",
         "headers",
         "placement",
         "priority",
@@ -115,6 +117,7 @@ class Passage:
         self.response_headers = response_headers
         self.priority = priority
         self.placement = placement
+        self.failed: list[WorkerAddress] = []
         self.worker_metrics: Headers | None = [] if ASKED in headers else None
         stall_timeout = service.settings.proxy.client_stall_timeout
         self.watch = Watch(client, service.loop, stall_timeout=stall_timeout, total=total)

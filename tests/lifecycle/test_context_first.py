@@ -18,6 +18,7 @@ from scripted_workers import (
 )
 
 from proxy.errors import BrokenAnswer, ConnectFailed, ConnectionBroken, NotReady
+from proxy.workers.worker import Role
 
 MakeWorld = Callable[..., World]
 GENERATED = {
@@ -188,6 +189,17 @@ async def test_a_generation_worker_that_cannot_be_reached(make: MakeWorld) -> No
     world.script(c0=[reply(HAND_OFF)], g1=[reply(GENERATED)])
     assert await world.ask() is None
     assert world.log == ["c0", "g0 refuses", "g1"]
+
+
+async def test_the_second_pass_avoids_the_worker_that_failed(make: MakeWorld) -> None:
+    """Whoever fails fast has the least load: a policy alone would choose it again."""
+    world = make(1, 3)
+    world.script(c0=[reply(HAND_OFF)], g0=[reply({}, 500)], g1=[reply(GENERATED)], g2=[reply(GENERATED)])
+    pool = world.service.registry.pool(Role.GENERATION, "m")
+    pool.policy.choose = lambda candidates, placement: 0  # type: ignore[method-assign]
+    assert await world.ask() is None
+    assert world.log == ["c0", "g0", "c0", "g1"]
+    assert world.client.status == 200
 
 
 @pytest.mark.parametrize("step", [lose, reply(b"sick", 500), reply(b"null"), b"garbage\r\n\r\n"])
