@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 StartFleet = Callable[..., FleetStack]
 WORKERS = {"context": 4, "generation": 4, "record": 1 << 15}
 # Conversations that are asked something at the same moment, over both fleets.
-AT_ONCE = 24
+AT_ONCE = 16
 
 
 def conversation_body(conversation: int, turn: int) -> dict[str, object]:

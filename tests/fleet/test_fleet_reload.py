@@ -5,7 +5,8 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from fleet_load import Load
+from fleet_load import BODY, Load
+from fleet_rows import leftovers
 from fleet_stack import FleetStack
 from program import eventually
 
@@ -55,3 +56,67 @@ async def test_a_reload_changes_the_workers_and_loses_nothing(
         what="the removed worker's leave",
     )
     assert sum("worker_ready" in name for name in await asyncio.to_thread(fleet.metrics)) == 4
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+async def test_a_removed_worker_finishes_its_legs(start_fleet: StartFleet, processes: int) -> None:
+    """Legs of both roles run on while their workers are not listed any more; then the workers are forgotten."""
+    fleet = start_fleet(processes, decode_ms=30.0, router="load_balancing")
+    await asyncio.to_thread(fleet.wait_ready)
+    leaving_context, leaving = fleet.cluster.context_workers[0], fleet.cluster.generation_workers[0]
+    leaving_context.add_fault(kind="slow_first_byte", seconds=1.0, leg="context", count=6)
+    load = Load(fleet.port, {**BODY, "max_tokens": 50})
+    running = asyncio.ensure_future(load.run(40, 1))
+
+    def in_flight() -> bool:
+        return leaving_context.legs["context"] >= 6 and leaving.engine.running >= 8
+
+    await asyncio.to_thread(eventually, in_flight, what="legs on both")
+    fleet.write_config(
+        [worker.address for worker in fleet.cluster.context_workers[1:]],
+        generation_servers={"urls": [fleet.cluster.generation_workers[1].address]},
+    )
+    fleet.program.process.send_signal(signal.SIGHUP)
+    await asyncio.to_thread(fleet.program.wait_for, r"generation worker \S+ is draining")
+    legs = leaving.legs["generation"]
+    assert leaving.engine.running > 0
+    assert not running.done()
+    await running
+    assert load.statuses == {200: 40}
+    assert load.lost == []
+    assert leaving.engine.aborts == leaving_context.engine.aborts == 0
+    # Legs that were being placed while the other processes heard of it.
+    assert leaving.legs["generation"] - legs <= processes
+    await asyncio.to_thread(
+        eventually,
+        lambda: (
+            not any(
+                worker.address in name and "worker_state" in name
+                for name in fleet.metrics()
+                for worker in (leaving, leaving_context)
+            )
+        ),
+        what="their leave",
+    )
+    if processes > 1:
+        await asyncio.to_thread(eventually, lambda: not leftovers(fleet), what="zero everywhere")
+
+
+async def test_an_address_changes_its_role(start_fleet: StartFleet) -> None:
+    """It keeps its column of the load table in every process, so none ignores it."""
+    fleet = start_fleet(2, workers={"context": 2, "generation": 3})
+    await asyncio.to_thread(fleet.wait_ready)
+    moving = fleet.cluster.generation_workers[2]
+    load = Load(fleet.port)
+    running = asyncio.ensure_future(load.run(16))
+    await asyncio.to_thread(eventually, lambda: moving.legs["generation"] > 5, what="work for it")
+    urls = fleet.cluster.generation_urls[:2]
+    fleet.write_config([*fleet.cluster.context_urls, moving.address], generation_servers={"urls": urls})
+    fleet.program.process.send_signal(signal.SIGHUP)
+    await asyncio.to_thread(eventually, lambda: moving.legs["context"] > 20, what="the other work for it")
+    load.stopping = True
+    await running
+    assert set(load.statuses) == {200}
+    assert load.lost == []
+    assert "is ignored" not in fleet.program.err
+    await asyncio.to_thread(eventually, lambda: not leftovers(fleet), what="zero everywhere")
