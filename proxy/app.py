@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -29,6 +30,7 @@ from proxy.middleware.cors import CorsMiddleware
 from proxy.middleware.errors import ErrorsMiddleware
 from proxy.middleware.field_policy import FieldPolicyMiddleware
 from proxy.middleware.record import RecordMiddleware, Settle
+from proxy.middleware.tracing import TracingMiddleware
 from proxy.named_files import admin_token, api_keys
 from proxy.router import Router, Routes
 from proxy.telemetry.access_log import log_access
@@ -39,18 +41,27 @@ from proxy.telemetry.gauges import Gauges
 from proxy.telemetry.model_names import ModelNames, served_models
 from proxy.telemetry.request_log import RequestLog, open_request_log
 from proxy.telemetry.service_gauges import Traffic, service_gauges
+from proxy.telemetry.tracing_setup import open_tracing
+
+if TYPE_CHECKING:
+    from proxy.telemetry.tracing import Tracing
 
 _MOST_SECONDS_UNTIL_READY = 5.0
 _logger = logging.getLogger("proxy")
 
 
-def build_app(service: Service, gauges: Gauges, request_log: RequestLog | None = None) -> ASGIApp:
+def build_app(
+    service: Service,
+    gauges: Gauges,
+    request_log: RequestLog | None = None,
+    tracing: Tracing | None = None,
+) -> ASGIApp:
     """The whole application for a service, outermost middleware last."""
     settings = service.settings
     counters = Counters(service.member.row, ModelNames(lambda: served_models(service)))
     metrics = CollectorRegistry()
     metrics.register(ProxyCollector(FleetView(service.member.metrics), gauges.refresh, upstream=True))
-    app: ASGIApp = Router(_routes(service, MetricsEndpoint(metrics)), settings.proxy.root_path)
+    app: ASGIApp = Router(_routes(service, MetricsEndpoint(metrics), tracing), settings.proxy.root_path)
     keys = api_keys(settings.proxy)
     if keys is not None:
         app = ApiKeyMiddleware(app, keys=keys, root_path=settings.proxy.root_path)
@@ -62,6 +73,8 @@ def build_app(service: Service, gauges: Gauges, request_log: RequestLog | None =
         settle += (log_access,)
     if request_log is not None:
         settle += (request_log.settle,)
+    if tracing is not None:
+        settle += (tracing.settle,)
     return RecordMiddleware(app, settle=settle)
 
 
@@ -84,11 +97,13 @@ def _admin_listener(service: Service) -> AdminListener | None:
     return AdminListener(build_admin_app(service), parse_listen_address(proxy.admin_listen), proxy)
 
 
-def _routes(service: Service, metrics: MetricsEndpoint) -> Routes:
+def _routes(service: Service, metrics: MetricsEndpoint, tracing: Tracing | None) -> Routes:
     ready = ReadyEndpoint(service)
     return {
-        "/v1/chat/completions": {"POST": _inference(service, path="/v1/chat/completions", chat=True)},
-        "/v1/completions": {"POST": _inference(service, path="/v1/completions", chat=False)},
+        "/v1/chat/completions": {
+            "POST": _inference(service, tracing, path="/v1/chat/completions", chat=True)
+        },
+        "/v1/completions": {"POST": _inference(service, tracing, path="/v1/completions", chat=False)},
         "/v1/models": {"GET": ModelsEndpoint(service)},
         "/version": {"GET": VersionEndpoint(service)},
         "/health": {"GET": ready},
@@ -100,7 +115,7 @@ def _routes(service: Service, metrics: MetricsEndpoint) -> Routes:
     }
 
 
-def _inference(service: Service, *, path: str, chat: bool) -> ASGIApp:
+def _inference(service: Service, tracing: Tracing | None, *, path: str, chat: bool) -> ASGIApp:
     """An inference route with the middlewares that only such routes need, outermost last."""
     settings = service.settings
     app: ASGIApp = InferenceEndpoint(service, path=path, chat=chat)
@@ -112,7 +127,8 @@ def _inference(service: Service, *, path: str, chat: bool) -> ASGIApp:
     needs = service.registry.needs
     if needs:
         app = AffinityMiddleware(app, needs=needs)
-    return BodyMiddleware(app, max_bytes=settings.proxy.max_body_bytes)
+    app = BodyMiddleware(app, max_bytes=settings.proxy.max_body_bytes)
+    return TracingMiddleware(app, tracing=tracing) if tracing is not None else app
 
 
 class Application:
@@ -157,7 +173,8 @@ class Application:
             _logger.error("the request log cannot be written: %s", error)
             await send({"type": "lifespan.startup.failed", "message": "the request log cannot be written"})
             return
-        self._app = build_app(service, gauges, request_log)
+        tracing = open_tracing(self._settings)
+        self._app = build_app(service, gauges, request_log, tracing)
         register_commands(service)
         service.start()
         await self._member.open()
@@ -181,6 +198,8 @@ class Application:
         await service.close()
         if request_log is not None:
             request_log.close()
+        if tracing is not None:
+            tracing.close()
         self._member.close()
         await send({"type": "lifespan.shutdown.complete"})
 

@@ -13,6 +13,7 @@ from proxy.config.address import WorkerAddress
 from proxy.config.settings import ProxySettings, Settings
 from proxy.config.values import masked
 from proxy.named_files import check_named_files
+from proxy.telemetry.tracing_setup import check_tracing
 from proxy.upstream.access import WorkerAccess
 from proxy.workers.probe import ProbeResult, control_client, probe_worker
 
@@ -26,6 +27,7 @@ def run_check(settings: Settings, *, output: TextIO | None = None) -> int:
     Returns the exit code: 0 when both roles have workers and all of them are healthy, else 1.
     """
     check_named_files(settings.proxy)
+    check_tracing(settings)
     stream = output if output is not None else sys.stdout
     stream.write(f"# configuration in force ({settings.origin or 'no file'})\n")
     stream.write(_yaml(settings.resolved()))

@@ -21,6 +21,7 @@ from proxy.named_files import check_named_files
 from proxy.telemetry.logs import configure_logging
 from proxy.telemetry.names import PIECE_GAP_SECONDS
 from proxy.telemetry.series import Histogram
+from proxy.telemetry.tracing_setup import check_tracing
 
 # Two sockets per stream: below this, some thousand streams do not fit.
 _FEW_FILES = 8192
@@ -35,6 +36,7 @@ def run_serve(settings: Settings, reload: Reload | None = None) -> int:
         reload: what SIGHUP does: the worker lists of its result replace those in force.
     """
     check_named_files(settings.proxy)
+    check_tracing(settings)
     configure_logging(
         settings.proxy.log_level, settings.proxy.log_format, access_log=settings.proxy.access_log
     )

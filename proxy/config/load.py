@@ -12,6 +12,7 @@ from proxy.config.contradictions import find_contradictions, find_useless
 from proxy.config.errors import ConfigError
 from proxy.config.field_rules import read_field_rules
 from proxy.config.not_built import NO_EFFECT_ROWS, find_not_built, is_future_default, not_built_keys, refusal
+from proxy.config.otlp import read_otlp
 from proxy.config.sections import SECTIONS, read_section
 from proxy.config.settings import ProxySettings, Settings
 from proxy.config.sources import SECTION_KEYS, Layers, read_layers, unknown_key
@@ -30,12 +31,11 @@ _REFUSED_MAPPINGS = {
             "inactive_timeout_sec",
         }
     ),
-    "otlp_config": frozenset({"otlp_traces_endpoint"}),
 }
 
 
 # Keys with a reader of their own.
-_READ_APART = frozenset({*SECTIONS, "workers", "field_rules"})
+_READ_APART = frozenset({*SECTIONS, "otlp_config", "workers", "field_rules"})
 
 
 def load_settings(
@@ -64,6 +64,7 @@ def load_settings(
     values: dict[str, Any] = _convert_fields(Settings, "", layers.top)
     for name in SECTIONS:
         values[name] = read_section(name, layers.top.get(name), layers.inherited, warnings)
+    values["otlp_config"] = read_otlp(layers.top.get("otlp_config"), warnings)
     values["proxy"] = proxy = ProxySettings(
         **_convert_fields(ProxySettings, "proxy.", layers.proxy),
         workers=read_worker_list("proxy.workers", layers.proxy.get("workers")),

@@ -68,13 +68,6 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
         inert=({},),
     ),
     NotBuilt(
-        "otlp_config",
-        "no spans are exported; `traceparent` and `tracestate` are passed on to the workers",
-        "`otlp_config` of the workers",
-        "later",
-        inert=({}, {"otlp_traces_endpoint": None}),
-    ),
-    NotBuilt(
         "conversation_affinity_header_for_subagents",
         "a subagent's conversation is its own",
         "`x-session-id` with the parent's conversation",

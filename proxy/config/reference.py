@@ -22,6 +22,7 @@ _TOP = {
     "gen_tokids_ctxbytes": "relay token ids in base64; unset = if the workers know it",
     "gen_strip_message_history": "cut `messages` of the generation leg to the last one where that is safe",
     "allow_request_chat_template": "take `chat_template` from clients",
+    "otlp_config": "`otlp_traces_endpoint`: url to which spans are sent, OTLP over HTTP; needs the extra `otel`",
     "node_id": "0 to 255, tells proxies apart in request ids; unset = random, and logged",
     "server_keep_alive_timeout": "seconds that an idle client connection stays open",
     "internal_request_auth_key": "signs hand-offs for workers that ask for it",

@@ -182,6 +182,12 @@ class ProxySettings(msgspec.Struct, frozen=True):
     log_format: Literal["text", "json"] = "text"
 
 
+class OTLPSettings(msgspec.Struct, frozen=True):
+    """`otlp_config`: where spans are sent, None: nowhere."""
+
+    otlp_traces_endpoint: Name | None = None
+
+
 class Settings(msgspec.Struct, frozen=True):
     """Everything `serve` and `check` know.
 
@@ -206,6 +212,7 @@ class Settings(msgspec.Struct, frozen=True):
     # which then send into a connection that is just being closed.
     server_keep_alive_timeout: Count = 75
     internal_request_auth_key: Name | None = None
+    otlp_config: OTLPSettings = OTLPSettings()
     proxy: ProxySettings = ProxySettings()
 
     inherited: Mapping[str, Any] = {}
@@ -248,6 +255,7 @@ class Settings(msgspec.Struct, frozen=True):
                 "urls": [address.text for address in section.urls],
                 "router": msgspec.structs.asdict(section.router),
             }
+        plain["otlp_config"] = msgspec.structs.asdict(self.otlp_config)
         proxy = msgspec.structs.asdict(self.proxy)
         proxy = {name: list(value) if isinstance(value, tuple) else value for name, value in proxy.items()}
         proxy["model_aliases"] = dict(self.proxy.model_aliases)

@@ -21,7 +21,6 @@ REFUSED_VALUES = {
     "disagg_coordinator_url": "http://coordinator:8332",
     "disagg_cluster": {"cluster_uri": "etcd://etcd:2379"},
     "conditional_disagg_config": {"max_local_prefill_length": 0},
-    "otlp_config": {"otlp_traces_endpoint": "http://otel:4317"},
     "conversation_affinity_header_for_subagents": "x-parent",
     "subagent_affinity_scope": "both",
     "router.max_batch_size": 64,
@@ -125,12 +124,6 @@ def test_router_type_is_reported_before_its_arguments(load, kind):
             "disagg_cluster.frobnicate",
             "known keys: cluster_name, cluster_uri",
         ),
-        (
-            "otlp_config: {otlp_traces_endpont: x}",
-            "otlp_config.otlp_traces_endpont",
-            '"otlp_traces_endpoint"?',
-        ),
-        ("otlp_config: {headers: x}", "otlp_config.headers", "known keys: otlp_traces_endpoint"),
     ],
 )
 def test_unknown_keys_of_refused_mappings(load, text, key, hint):
@@ -140,7 +133,7 @@ def test_unknown_keys_of_refused_mappings(load, text, key, hint):
     assert hint in caught.value.problem
 
 
-@pytest.mark.parametrize("text", ["disagg_cluster: etcd", "otlp_config: [a]"])
+@pytest.mark.parametrize("text", ["disagg_cluster: etcd", "disagg_cluster: [a]"])
 def test_refused_mappings_have_to_be_mappings(load, text):
     with pytest.raises(ConfigError, match="expected a mapping"):
         load(text)
@@ -161,7 +154,7 @@ def test_rows_are_unique_and_name_nothing_that_is_built():
 
 
 def test_scopes():
-    assert "otlp_config" in not_built_keys("")
+    assert "disagg_cluster" in not_built_keys("")
     assert not_built_keys("proxy") == set()
     assert {"type", "load_cap"} <= not_built_keys("router")
     assert not any("." in name or name.startswith("-") for name in not_built_keys(""))
