@@ -23,12 +23,12 @@ class ChildError(Exception):
 
 
 class Child:
-    """One child process on one core; its output is kept for the error message."""
+    """One child process on one core (or some); its output is kept for the error message."""
 
     def __init__(
         self,
         command: Sequence[str],
-        core: int,
+        core: int | set[int],
         *,
         environment: Mapping[str, str] | None = None,
         directory: Path = ROOT,

@@ -15,9 +15,10 @@ def cores() -> tuple[int, int]:
     return usable[-1], usable[0]
 
 
-def pinned_to(core: int) -> Callable[[], None]:
-    """For Popen's `preexec_fn`: the child and all it starts stay on one core."""
-    return lambda: os.sched_setaffinity(0, {core})
+def pinned_to(core: int | set[int]) -> Callable[[], None]:
+    """For Popen's `preexec_fn`: the child and all it starts stay on one core, or on some."""
+    some = {core} if isinstance(core, int) else core
+    return lambda: os.sched_setaffinity(0, some)
 
 
 def cpu_model() -> str:

@@ -124,8 +124,7 @@ async def test_conversations_stay_whichever_process_of_whichever_fleet_gets_them
     assert len(elsewhere) <= 0.03 * conversations
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-@pytest.mark.parametrize("leg", ["context", "generation"])
+@pytest.mark.parametrize(("processes", "leg"), [(1, "generation"), (3, "context"), (3, "generation")])
 async def test_held_requests_are_even(start_fleet: StartFleet, processes: int, leg: str) -> None:
     fleet = start_fleet(processes, listed=4, workers=WORKERS, router="load_balancing")
     await asyncio.to_thread(fleet.wait_ready)
