@@ -25,6 +25,7 @@ Headers = list[tuple[bytes, bytes]]
 
 EXTENSION = "disagg.relay"
 
+_ENDED: dict[str, Any] = {}
 _BODILESS = frozenset({204, 304})
 _logger = logging.getLogger("proxy.downstream")
 
@@ -104,6 +105,10 @@ class RequestCycle:
             if not self.response_complete and not self.disconnected:
                 _logger.error("the application returned without completing the answer")
                 self._give_up(InternalFault("the proxy failed"))
+        finally:
+            # The scope holds the request's body and, as an extension, this cycle: together they would wait for the
+            # garbage collector.
+            self.scope = _ENDED
 
     def _give_up(self, error: ProxyError) -> None:
         if self.disconnected or self.response_complete:
