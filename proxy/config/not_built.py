@@ -99,8 +99,13 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
 
 NO_EFFECT: tuple[NoEffect, ...] = (
     NoEffect("perf_metrics_max_requests", int, 0, "the proxy keeps no records of single requests"),
-    NoEffect("return_perf_metrics", bool, False, "the proxy adds no metrics of its own to answers"),
-    NoEffect("perf_metrics_output_dir", str | None, None, "the proxy writes no metrics files"),
+    NoEffect(
+        "return_perf_metrics",
+        bool,
+        False,
+        "the workers' metrics pass when a client asks for them; `proxy.timing_headers` are the proxy's own",
+    ),
+    NoEffect("perf_metrics_output_dir", str | None, None, "the proxy's own is `proxy.request_log_dir`"),
 )
 
 _ROWS: dict[tuple[str, str | None], NotBuilt] = {(row.key, row.value): row for row in NOT_BUILT}

@@ -42,7 +42,7 @@ class RecordMiddleware:
 
 
 class _StatusWatch:
-    """Notes the status of answers that go through `send`; relayed ones note it themselves."""
+    """Notes the status of answers that go through `send` and adds the request's id; others do both themselves."""
 
     __slots__ = ("_record", "_send")
 
@@ -53,6 +53,10 @@ class _StatusWatch:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._record.status = message["status"]
+            headers = [*message.get("headers", ())]
+            if not any(name == b"x-request-id" for name, _ in headers):
+                headers.append((b"x-request-id", self._record.request_id.encode()))
+            message = {**message, "headers": headers}
         await self._send(message)
 
 

@@ -71,3 +71,11 @@ async def test_the_record_is_in_the_scope() -> None:
         scope[RECORD].route = "/a"
 
     assert (await World(app).request()).route == "/a"
+
+
+async def test_every_answer_carries_the_id() -> None:
+    world = World(ok)
+    record = await world.request((b"x-request-id", b"mine"))
+    assert record.request_id == "mine"
+    (start,) = (message for message in world.sent if message["type"] == "http.response.start")
+    assert [value for name, value in start["headers"] if name == b"x-request-id"] == [b"mine"]
