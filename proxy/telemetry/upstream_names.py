@@ -147,10 +147,10 @@ HISTOGRAMS = (
 
 def collect_upstream(view: FleetView) -> Iterator[Metric]:
     """All of them, of the whole fleet."""
+    counts = {metric.name: view.counters(metric) for metric in {row.metric for row in COUNTERS}}
     for row in COUNTERS:
-        total = sum(
-            number for labels, number in view.counters(row.metric).items() if _wanted(row, row.metric, labels)
-        )
+        found = counts[row.metric.name]
+        total = sum(number for labels, number in found.items() if _wanted(row, row.metric, labels))
         counter = CounterMetricFamily(row.name, row.documentation)
         counter.add_metric((), total)
         yield counter
@@ -161,10 +161,10 @@ def collect_upstream(view: FleetView) -> Iterator[Metric]:
             rising = [*same.metric.buckets, float("inf")]
             # A bucket of the metric belongs to the first of these bounds that is not below its own.
             places = [sum(bound < own for bound in same.buckets) for own in rising]
-            for labels, found in view.histograms(same.metric).items():
+            for labels, observed in view.histograms(same.metric).items():
                 if _has(same.only, same.metric, labels):
-                    seconds += found.sum
-                    for place, number in zip(places, found.buckets, strict=True):
+                    seconds += observed.sum
+                    for place, number in zip(places, observed.buckets, strict=True):
                         buckets[place] += number
         histogram = HistogramMetricFamily(same.name, same.documentation)
         bounds = [*map(floatToGoString, same.buckets), "+Inf"]
