@@ -3,9 +3,9 @@
 import socket
 
 
-def free_port() -> int:
+def free_port(above: int = 19_999) -> int:
     """Below the ephemeral range, so that no connection of another test gets it meanwhile."""
-    for port in range(20_000, 30_000):
+    for port in range(above + 1, 30_000):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

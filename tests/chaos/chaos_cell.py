@@ -94,7 +94,7 @@ async def observe(cell: Cell) -> Observation:
             left=proxy.cluster.kv.leftover,
             outcomes=await proxy.outcomes(),
             orphans=Counter(proxy.service.orphans.outcomes),
-            cut_inside_event=(await proxy.metrics("cut_inside_event_total")).total(),
+            cut_inside_event=sum(count for _, count in await proxy.metric("cut_inside_event_total")),
             afterwards=ClientAnswer(),
             addresses=[worker.address for worker in proxy.cluster.workers],
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Self
@@ -18,7 +19,8 @@ from proxy.sim import SimCluster, SimWorker, Speed
 
 SECONDS = 10.0
 KV_SECONDS = 2.0
-_PREFIX = "disagg_proxy_"
+_SAMPLE = re.compile(r"^disagg_proxy_(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 async def until(check: Callable[[], Any], what: str, seconds: float = SECONDS) -> None:
@@ -105,28 +107,25 @@ class ChaosProxy:
         """A client's connection."""
         return await ChaosClient(self.port).open()
 
-    async def metrics(self, name: str) -> Counter[tuple[str, ...]]:
-        """The samples of a metric by their label values (sorted by label name)."""
+    async def metric(self, name: str) -> list[tuple[dict[str, str], int]]:
+        """The samples of a metric with their labels."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(b"GET /metrics HTTP/1.1\r\nhost: proxy\r\nconnection: close\r\n\r\n")
         text = (await reader.read()).decode()
         writer.close()
         await writer.wait_closed()
-        found: Counter[tuple[str, ...]] = Counter()
-        for line in text.splitlines():
-            head, _, value = line.rpartition(" ")
-            sample, _, labels = head.partition("{")
-            if sample == _PREFIX + name:
-                pairs = sorted(pair for pair in labels.rstrip("}").split(",") if pair)
-                found[tuple(pair.partition("=")[2].strip('"') for pair in pairs)] += int(float(value))
-        return found
+        return [
+            (dict(_LABEL.findall(labels)), int(float(value)))
+            for found, labels, value in _SAMPLE.findall(text)
+            if found == name
+        ]
 
     async def outcomes(self) -> Counter[str]:
         """Finished inference requests by outcome."""
         counts: Counter[str] = Counter()
-        for (_, outcome, route, _), count in (await self.metrics("requests_total")).items():
-            if route.endswith("completions"):
-                counts[outcome] += count
+        for labels, count in await self.metric("requests_total"):
+            if count and labels["route"].endswith("completions"):
+                counts[labels["outcome"]] += count
         return counts
 
     async def ask(self, path: str, body: Any, **headers: str) -> Any:

@@ -116,6 +116,32 @@ def test_while_it_waits_for_a_connection(chaos):
     chaos.each(scenario, kind=KINDS, stream=STREAMS)
 
 
+def test_in_the_queue(chaos):
+    """It waits for its admission: no worker hears of it, and its place in the queue is free."""
+
+    async def scenario(kind, stream, how):
+        async with ChaosProxy(kind, max_inflight=1) as proxy:
+            proxy.add_fault("context", kind="hang")
+            admission = proxy.service.admission
+            running, waiting = await proxy.connect(), await proxy.connect()
+            running.send(CHAT, chat())
+            await until(lambda: proxy.legs("context") == 1, "the first leg")
+            waiting.send(CHAT, chat(stream=stream))
+            await until(lambda: admission.queued == 1, "the queue")
+            await leave(waiting, how)
+            await until(lambda: admission.queued == 0, "the end of the waiting", WORST_SECONDS)
+            running.reset()
+            await proxy.settled()
+            assert (admission.in_flight, admission.queued_bytes) == (0, 0)
+            proxy.clear_faults()
+            assert (await proxy.ask(CHAT, chat(stream=stream))).status == 200
+            await proxy.settled()
+            assert proxy.legs("context") == 2
+            assert await proxy.outcomes() == {"client_closed": 2, "ok": 1}
+
+    chaos.each(scenario, kind=KINDS, stream=STREAMS, how=WAYS)
+
+
 async def leave_between_the_legs(proxy, clients, *, stream):
     """Prefilled, and then the only connection to the generation worker is taken: the clients leave meanwhile."""
     blocker = await proxy.connect()

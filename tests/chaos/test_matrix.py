@@ -76,13 +76,9 @@ def test_cell(cell, observations):
 
 
 def _outcome(expected):
-    if isinstance(expected, Error):
-        return "error" if expected.status >= 500 else "rejected"
-    if isinstance(expected, ErrorEvent | Cut):
-        return "error"
     if isinstance(expected, Passes) and expected.status >= 400:
         return "error" if expected.status >= 500 else "rejected"
-    return "ok"
+    return "error" if isinstance(expected, Error | ErrorEvent | Cut) else "ok"
 
 
 def check_works(cell, expected, seen):

@@ -72,7 +72,7 @@ class Load:
             assert answer.status == 200
             return "cut"
         if answer.status != 200:
-            return "error" if "x-disagg-proxy-error" in answer.headers else "rejected"
+            return "error" if answer.status >= 500 else "rejected"
         if answer.headers["content-type"].startswith("text/event-stream") and not answer.text.endswith(
             "[DONE]\n\n"
         ):
