@@ -13,7 +13,7 @@ from proxy.lifecycle.headers import to_client
 from proxy.lifecycle.leg import Leg
 from proxy.lifecycle.priority import DEFAULT_PRIORITY
 from proxy.lifecycle.retry import delay_before
-from proxy.lifecycle.timing import timing_headers
+from proxy.lifecycle.timing import add_timing
 from proxy.lifecycle.watch import Watch
 from proxy.lifecycle.worker_timing import ASKED, combined, leg_metrics, without_metrics
 from proxy.placement.policy import NO_PLACEMENT, Placement
@@ -203,11 +203,11 @@ class Passage:
         record.status = status
         record.response_size = len(body)
         record.first_byte = perf_counter()
-        await self.client.respond(status, [*headers, *self.response_headers, *self.timing()], body)
+        await self.client.respond(status, self.complete([*headers, *self.response_headers]), body)
 
-    def timing(self) -> Headers:
-        """Headers that tell the client where the time went so far."""
-        if not self.service.settings.proxy.timing_headers:
-            return []
-        self.record.waited = self.watch.waited
-        return timing_headers(self.record)
+    def complete(self, headers: Headers) -> Headers:
+        """Tell the client in the headers of its answer where the time went so far; returns them."""
+        if self.service.settings.proxy.timing_headers:
+            self.record.waited = self.watch.waited
+            add_timing(headers, self.record)
+        return headers

@@ -43,7 +43,7 @@ async def _relay(passage: Passage, leg: Leg, head: ResponseHead, reservation: Re
     record.status = head.status
     watch.guard_relay(leg.connection, passage.service.settings.proxy.timeout_idle)
     try:
-        headers = to_client(head, passage.response_headers + passage.timing())
+        headers = passage.complete(to_client(head, passage.response_headers))
         relayed = await client.relay(head.status, headers, leg.connection)
     except asyncio.CancelledError:
         # The drain's time is over.

@@ -10,6 +10,17 @@ if TYPE_CHECKING:
     from proxy.lifecycle.record import RequestRecord
 
 
+def add_timing(headers: Headers, record: RequestRecord) -> None:
+    """Add them to an answer's headers; a worker's `server-timing` goes on in the same line."""
+    overhead, own = timing_headers(record)
+    headers.append(overhead)
+    for place, (name, value) in enumerate(headers):
+        if name == own[0]:
+            headers[place] = (name, b"%b, %b" % (value, own[1]))
+            return
+    headers.append(own)
+
+
 def timing_headers(record: RequestRecord) -> Headers:
     """`x-disagg-proxy-overhead-us`, the proxy's own time in microseconds, and `server-timing`, in milliseconds.
 

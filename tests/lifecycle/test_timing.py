@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from proxy.lifecycle.record import RequestRecord
-from proxy.lifecycle.timing import timing_headers
+from proxy.lifecycle.timing import add_timing, timing_headers
 from proxy.lifecycle.worker_timing import combined, leg_metrics, without_metrics
 
 
@@ -56,6 +56,16 @@ def test_what_was_not_reached_is_left_out(
 def test_the_overhead_is_never_negative(record: RequestRecord) -> None:
     record.waited = 10.001
     assert timing_headers(record)[0][1] == b"0"
+
+
+def test_a_workers_line_goes_on(record: RequestRecord) -> None:
+    overhead, own = timing_headers(record)
+    headers = [(b"server-timing", b"theirs;dur=1"), (b"x", b"y")]
+    add_timing(headers, record)
+    assert headers == [(b"server-timing", b"theirs;dur=1, " + own[1]), (b"x", b"y"), overhead]
+    headers = [(b"x", b"y")]
+    add_timing(headers, record)
+    assert headers == [(b"x", b"y"), overhead, own]
 
 
 HEAD = [
