@@ -81,8 +81,8 @@ class Generation:
         except (ClientGone, Aborted, NotReady, WorkersBusy, LegTimeout) as error:
             if not self._sent:
                 self._legs.abandon()
-            elif isinstance(error, LegTimeout):
-                self._legs.lose()
+            elif isinstance(error, ClientGone | Aborted | LegTimeout):
+                self._legs.lose()  # closed before the first byte: the worker may not have pulled the KV yet
             raise
 
     async def _until_taken(self) -> OpenStream | None:
