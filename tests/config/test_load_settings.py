@@ -1,6 +1,7 @@
 import msgspec
 import pytest
 import yaml
+from full_config import EXAMPLE, PROXY_YAML
 
 from proxy.config.address import parse_worker_address
 from proxy.config.errors import ConfigError
@@ -10,23 +11,6 @@ from proxy.config.settings import ProxySettings, RouterSettings, ServerSection, 
 from proxy.config.sources import PROXY_KEYS, SECTION_KEYS, TOP_KEYS
 from proxy.wire.fields.own import FieldRule
 
-EXAMPLE = """
-hostname: 0.0.0.0
-port: 8000
-schedule_style: context_first
-max_retries: 1
-gen_tokids_ctxbytes: true
-gen_strip_message_history: true
-server_keep_alive_timeout: 3600
-context_servers:
-  num_instances: 2
-  urls: ["ctx0:8001", "ctx1:8001"]
-  router: {type: round_robin}
-generation_servers:
-  num_instances: 1
-  urls: ["gen0:8002"]
-  router: {type: load_balancing}
-"""
 TWO = "context_servers: {urls: ['a:1']}\ngeneration_servers: {urls: ['b:1']}\n"
 
 
@@ -133,80 +117,6 @@ def test_defaults_of_the_proxy_mapping():
     }
 
 
-PROXY_YAML = {
-    "max_body_bytes": "64 MiB",
-    "max_header_bytes": 32768,
-    "max_connections_per_worker": 100,
-    "max_inflight": 1000,
-    "max_inflight_per_key": 10,
-    "max_inflight_per_context_worker": 8,
-    "max_inflight_per_generation_worker": "auto",
-    "max_queued": 20,
-    "max_queued_bytes": "2 MiB",
-    "queue_order": "priority",
-    "timeout_queue": 0.5,
-    "pause_mode": "refuse",
-    "sse_keepalive_seconds": 15,
-    "api_keys_file": "/run/keys",
-    "admin_listen": "0.0.0.0:9000",
-    "admin_token_file": "/run/token",
-    "worker_api_key_file": "/run/worker-key",
-    "forward_headers": ["X-Tenant"],
-    "cors_allow_origins": ["https://Example.com:8443"],
-    "tls_certfile": "/run/tls.crt",
-    "tls_keyfile": "/run/tls.key",
-    "tls_client_ca": "/run/clients.crt",
-    "worker_tls_ca": "/run/workers.crt",
-    "worker_tls_certfile": "/run/proxy.crt",
-    "worker_tls_keyfile": "/run/proxy.key",
-    "worker_tls_verify": True,
-    "timeout_connect": 1,
-    "timeout_context": 2,
-    "timeout_first_byte": 3,
-    "timeout_idle": 4.5,
-    "timeout_total": 600,
-    "fallback_aggregated": "context_down",
-    "benchmark_gen_only": True,
-    "retry_budget": 0.5,
-    "on_disconnect_after_prefill": "drop",
-    "header_timeout": 0,
-    "client_stall_timeout": 6,
-    "server_start_timeout": 7,
-    "drain_grace": 8,
-    "drain_timeout": 9,
-    "probe_interval": 10,
-    "probe_timeout": 11,
-    "eject_after": 5,
-    "eject_seconds": 1.5,
-    "fail_open": False,
-    "slow_start_seconds": 0,
-    "canary_interval": 30,
-    "workers": [
-        {"url": "c:1", "role": "context", "model": None, "labels": {"domain": "rack1", "zone": "a"}},
-        {"url": "g:1", "role": "generation", "model": "llama", "labels": {}},
-    ],
-    "topology_strict": True,
-    "accept_prompt_token_ids": True,
-    "worker_version": "new",
-    "worker_dialect": "nemo_rl",
-    "unknown_fields": "reject",
-    "field_rules": [
-        {"field": "top_k", "action": "default", "value": 20},
-        {"field": "foo", "action": "rename", "to": "seed"},
-    ],
-    "harmony_models": ["gpt-oss-120b"],
-    "developer_as_system": ["llama"],
-    "root_path": "/llm",
-    "model_aliases": {"gpt-4": "llama"},
-    "stream_coalesce_ms": 5,
-    "timing_headers": False,
-    "request_log_dir": "/var/log/requests",
-    "request_log_max_bytes": "1 MiB",
-    "request_log_max_files": 3,
-    "access_log": False,
-    "log_level": "debug",
-    "log_format": "json",
-}
 PROXY_RESULT = ProxySettings(
     **PROXY_YAML
     | {
@@ -384,46 +294,6 @@ def test_loopback_in_a_container_warns(load, tmp_path, hostname, inside, warns):
 
 def test_container_marks_have_defaults():
     assert load_settings(None, overrides={"hostname": "0.0.0.0"}, environ={}).hostname == "0.0.0.0"
-
-
-def test_resolved_is_plain_and_loads_again(load):
-    settings = load(yaml.safe_dump({"proxy": PROXY_YAML}) + EXAMPLE)
-    text = yaml.safe_dump(settings.resolved(), sort_keys=False)
-    again = load(text)
-    assert again.resolved() == settings.resolved()
-    assert msgspec.structs.replace(again, warnings=settings.warnings) == settings
-    assert settings.resolved()["context_servers"] == {
-        "num_instances": 2,
-        "urls": ["ctx0:8001", "ctx1:8001"],
-        "router": {
-            "type": "round_robin",
-            "use_tokens": False,
-            "match_threshold": 0.75,
-            "tokens_per_block": None,
-            "use_token_ids": False,
-            "hash_skip_count": 0,
-            "max_sessions": 100_000,
-            "use_harmony": None,
-        },
-    }
-
-
-def test_secrets_are_masked(load):
-    settings = load("internal_request_auth_key: hunter2")
-    assert settings.internal_request_auth_key == "hunter2"
-    assert settings.resolved()["internal_request_auth_key"] == "***"
-    assert "hunter2" not in repr(settings)
-    assert load("").resolved()["internal_request_auth_key"] is None
-    with pytest.raises(ConfigError) as caught:
-        load("context_servers: [{internal_request_auth_key: hunter2}]")
-    assert "hunter2" not in str(caught.value)
-
-
-def test_settings_are_immutable(load):
-    settings = load(EXAMPLE)
-    for struct in (settings, settings.proxy, settings.context_servers, settings.context_servers.router):
-        with pytest.raises(AttributeError):
-            setattr(struct, struct.__struct_fields__[0], None)
 
 
 def test_keys_are_unambiguous():
