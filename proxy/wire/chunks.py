@@ -25,7 +25,10 @@ _MAX_TRAILER = 16384
 # break inside an extension would end the line for a lenient parser, so it is none (RFC 9112 §7.1.1, §2.2).
 _BARE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})\r\n").match
 _EXTENDED_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]{0,16};[^\r\n]{0,4000}\r\n").match
-_TRAILER = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)+\r\n").fullmatch
+# Fields that frame a message have no place behind it (RFC 9110 §6.5.1), and strict parsers refuse them there.
+_TRAILER = re.compile(
+    rb"(?:(?!(?i:content-length|transfer-encoding):)[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)+\r\n"
+).fullmatch
 _BEGINNING_OF_LINE = re.compile(rb"[0-9A-Fa-f]{1,16}(?:\r|[ \t]{0,16}(?:;[^\r\n]{0,4000}\r?)?)").fullmatch
 
 

@@ -320,3 +320,11 @@ def test_a_damaged_body_has_the_same_outcome_however_it_is_read(
     assert outcome([body], True) == whole
     assert outcome(pieces, False) == whole
     assert outcome(pieces, True) == whole
+
+
+@pytest.mark.parametrize("field", [b"content-length: 2", b"Transfer-Encoding: chunked", b"CONTENT-LENGTH:2"])
+def test_trailers_do_not_frame(field: bytes) -> None:
+    reader = ChunkedReader()
+    with pytest.raises(BrokenFraming):
+        reader.feed(b"2\r\nok\r\n0\r\nx: y\r\n" + field + b"\r\n\r\n")
+    assert not reader.complete
