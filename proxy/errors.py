@@ -1,4 +1,4 @@
-"""Every failure that the proxy itself reports, with what the policies need to know about it.
+"""The failures that the proxy itself reports, with what the policies need to know about it.
 
 Each error says whose fault it is (`source`), whether the request may be tried again (`retry`), its HTTP status and a
 stable `code`. A complete HTTP answer of a worker is never one of these: it keeps its status and body.
@@ -6,20 +6,24 @@ stable `code`. A complete HTTP answer of a worker is never one of these: it keep
     ProxyError
     ├── ClientFault                     the request is wrong                        source client
     │   ├── InvalidRequest      400     invalid_json, invalid_type, invalid_value, ...
-    │   ├── NotFound            404     not_found
+    │   ├── NotFound            404     not_found, model_not_found
     │   ├── MethodNotAllowed    405     method_not_allowed
     │   ├── Unauthorized        401     invalid_api_key
     │   ├── BodyTooLarge        413     request_too_large
-    │   └── EncodedBody         415     unsupported_content_encoding
+    │   ├── EncodedBody         415     unsupported_content_encoding
+    │   └── Refusal             400     invalid_http; 408 request_timeout; 413 request_too_large;
+    │                                   431 headers_too_large; 505 (`proxy.downstream.refusal`)
     ├── ClientGone              (499)   the client left; nobody is answered         source client
     ├── Overloaded              429     queue_full, queue_bytes_full                source proxy
     │   └── KeyLimitReached     429     key_limit                                   source client
     ├── QueueTimeout            503     queue_timeout: nothing has been done        source proxy
     ├── Paused                  503     new requests are held back                  source proxy
     ├── Aborted                 503     ended by an operator                        source proxy
-    ├── NotReady                503     no worker of a role can be used             source proxy
+    ├── NotReady                503     not_ready, no_context_worker, no_generation_worker
     ├── WorkersBusy             429     all workers of a role refuse more load      source proxy
     ├── ShuttingDown            503     the drain's time is over                    source proxy
+    ├── FleetIncomplete         502     of admin calls: not every process has done it (`proxy.endpoints.admin`)
+    ├── PauseTimeout            504     of admin calls: something still runs (`proxy.endpoints.admin`)
     ├── InternalFault           500     a bug of ours                               source proxy
     └── LegFault                        one worker did not answer properly          source ctx, gen
         ├── ConnectFailed       502     worker_unreachable     nothing was sent

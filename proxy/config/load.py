@@ -11,7 +11,7 @@ from proxy.config.container import CONTAINER_MARKS, is_loopback, runs_in_contain
 from proxy.config.contradictions import find_contradictions, find_useless
 from proxy.config.errors import ConfigError
 from proxy.config.field_rules import read_field_rules
-from proxy.config.not_built import NO_EFFECT_ROWS, find_not_built, is_future_default, not_built_keys, refusal
+from proxy.config.not_built import NO_EFFECT_ROWS, find_not_built, not_built_keys, refusal
 from proxy.config.otlp import read_otlp
 from proxy.config.sections import SECTIONS, read_section
 from proxy.config.settings import ProxySettings, Settings
@@ -125,9 +125,7 @@ def _refuse_not_built(scope: str, entries: Mapping[str, Entry], warnings: list[s
                 if inner not in _REFUSED_MAPPINGS[name]:
                     known = _REFUSED_MAPPINGS[name]
                     raise unknown_key(f"{key}.{inner}", inner, known, Entry(inner_value, entry.origin))
-        if not is_future_default(row, value):
-            raise ConfigError(refusal(row), origin=entry.origin, key=key, value=show(name, value))
-        warnings.append(f"{entry.origin}: {key} = {show(name, value)} has no effect yet: {row.reason}")
+        raise ConfigError(refusal(row), origin=entry.origin, key=key, value=show(name, value))
 
 
 def _note_no_effect(layers: Layers, warnings: list[str]) -> None:

@@ -1,7 +1,7 @@
 """Keys that are known but not built: refused with a reason, never ignored.
 
-`NOT_BUILT` is the literal table; the README quotes it through `render_markdown`. Building a feature moves its
-rows out of here.
+`NOT_BUILT` is the literal table; the README of this folder quotes it through `render_markdown`. Building a
+feature moves its rows out of here.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ Planned = Literal["later", "not planned"]
 class NotBuilt(msgspec.Struct, frozen=True):
     """One row: a key, or one `value` of a key, that this version refuses.
 
-    `inert` lists values that describe what happens today: they are accepted, as null always is. `default` is
-    the value the key is going to default to; where that is not inert it is accepted with a warning, so that a
-    file with every default written out loads. `router.*` stands for the router of either section.
+    `inert` lists values that describe what happens today: they are accepted, as null always is. `router.*` stands
+    for the router of either section.
     """
 
     key: str
@@ -27,7 +26,6 @@ class NotBuilt(msgspec.Struct, frozen=True):
     planned: Planned
     value: str | None = None
     inert: tuple[Any, ...] = ()
-    default: Any = msgspec.UNSET
 
 
 class NoEffect(msgspec.Struct, frozen=True):
@@ -98,7 +96,7 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
 )
 
 NO_EFFECT: tuple[NoEffect, ...] = (
-    NoEffect("perf_metrics_max_requests", int, 0, "the proxy keeps no records of single requests"),
+    NoEffect("perf_metrics_max_requests", int, 0, "the proxy's own records are in `proxy.request_log_dir`"),
     NoEffect(
         "return_perf_metrics",
         bool,
@@ -122,18 +120,13 @@ def not_built_keys(scope: str) -> frozenset[str]:
 def find_not_built(key: str, value: object) -> NotBuilt | None:
     """Return the row that a configured value meets, or None when the value is fine.
 
-    `key` is the row's key (`router.type`, `proxy.workers`, `otlp_config`).
+    `key` is the row's key (`router.type`, `disagg_cluster`).
     """
     row = _ROWS.get((key, value.lower())) if isinstance(value, str) else None
     row = row or _ROWS.get((key, None))
     if row is None or value is None:
         return None
     return None if any(_same(value, each) for each in row.inert) else row
-
-
-def is_future_default(row: NotBuilt, value: object) -> bool:
-    """Return true when the value is the one the key will default to, which is accepted with a warning."""
-    return row.default is not msgspec.UNSET and _same(value, row.default)
 
 
 def refusal(row: NotBuilt) -> str:
@@ -143,7 +136,7 @@ def refusal(row: NotBuilt) -> str:
 
 
 def render_markdown() -> str:
-    """Render `NOT_BUILT` as the Markdown table that the README quotes."""
+    """Render `NOT_BUILT` as the Markdown table that the README of this folder quotes."""
     lines = ["| Key | Why it is refused | Nearest that works | Planned |", "|---|---|---|---|"]
     for row in NOT_BUILT:
         name = row.key if row.value is None else f"{row.key}: {row.value}"

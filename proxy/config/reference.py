@@ -55,7 +55,8 @@ _PROXY = {
     "pause_mode": "while paused, new requests `queue` or are `refuse`d",
     "timeout_connect": "seconds, 0 = no limit; as are all time-outs",
     "timeout_context": "for the context leg (`-r` sets this and the next two)",
-    "timeout_first_byte": "from the generation leg's sending to the head of its answer",
+    "timeout_first_byte": "from the generation leg's sending to the head of its answer; of an answer that is not "
+    "streamed, to its end",
     "timeout_idle": "between two pieces of a stream, while the client takes them",
     "timeout_total": "for the whole request; a client may shorten it by `x-request-timeout-ms`",
     "retry_budget": "legs that may be sent again, as a share of the recent requests",
@@ -75,7 +76,8 @@ _PROXY = {
     "fail_open": "use ejected workers when there are no others",
     "slow_start_seconds": "a worker that comes back gets less than its share at first",
     "canary_interval": "a tiny request through every worker; 0 = off",
-    "workers": "list of `{url, role, model, labels}`, instead of or beside the sections' urls",
+    "workers": "list of `{url, role, model, labels}`, instead of or beside the sections' urls; the label `domain` (on "
+    "GB200 and GB300 the node's `nvidia.com/gpu.clique`) keeps both legs of a request close",
     "topology_strict": "never cross the label `domain` between the legs",
     "accept_prompt_token_ids": "take `prompt_token_ids` from clients",
     "worker_version": "`auto` (asks the workers), `old`, `jul` or `new`",

@@ -1,6 +1,5 @@
 import json
 
-import msgspec
 import pytest
 
 from proxy.config.errors import ConfigError
@@ -8,7 +7,6 @@ from proxy.config.not_built import (
     NO_EFFECT,
     NOT_BUILT,
     find_not_built,
-    is_future_default,
     not_built_keys,
     refusal,
     render_markdown,
@@ -64,15 +62,6 @@ def test_harmless_values_are_accepted_silently(load, row):
     values = row.inert if row.value is not None else (None, *row.inert)
     for value in values:
         assert load(document(row.key, value)).warnings == quiet
-
-
-@pytest.mark.parametrize(
-    "row", [row for row in CONFIGURABLE if row.default is not msgspec.UNSET], ids=lambda row: row.key
-)
-def test_future_defaults_are_accepted_with_a_warning(load, row):
-    warnings = load(document(row.key, row.default)).warnings
-    shown = json.dumps(row.default)
-    assert f"disagg.yaml: {row.key} = {shown} has no effect yet: {row.reason}" in warnings
 
 
 @pytest.mark.parametrize(
@@ -164,7 +153,6 @@ def test_look_up():
     row = find_not_built("router.type", "KV_cache_aware")
     assert row is not None
     assert row.value == "kv_cache_aware"
-    assert not is_future_default(row, "kv_cache_aware")
     assert find_not_built("router.type", "load_balancing") is None
     assert find_not_built("port", 1) is None
 

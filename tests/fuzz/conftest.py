@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-SHORT_SECONDS = 12.0
+SHORT_SECONDS = 30.0
 LONG_SECONDS = 300.0
 
 

@@ -108,7 +108,7 @@ async def soak(stack: SoakStack, seconds: float) -> tuple[Load, int]:
 
 
 @pytest.mark.parametrize(
-    "seconds", [40.0, pytest.param(600.0, marks=pytest.mark.long)], ids=["short", "long"]
+    "seconds", [60.0, pytest.param(600.0, marks=pytest.mark.long)], ids=["short", "long"]
 )
 def test_soak(processes, seconds):
     stack = SoakStack(
