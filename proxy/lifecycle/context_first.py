@@ -22,10 +22,10 @@ from proxy.lifecycle.generate import Generation, GenerationFailed
 from proxy.lifecycle.generation_legs import Aggregated, GenerationOnly, HandedOff
 from proxy.lifecycle.prefill import prefill
 from proxy.lifecycle.relay import OpenStream, relay
-from proxy.lifecycle.worker_timing import combined, leg_metrics
+from proxy.lifecycle.worker_timing import combined
 from proxy.wire import finished
 from proxy.wire.errors import WireError
-from proxy.wire.handoff import ContextAnswer, Outcome, read_context_answer
+from proxy.wire.handoff import ContextAnswer, Outcome
 
 if TYPE_CHECKING:
     from proxy.admission.permit import Permit
@@ -72,21 +72,14 @@ async def _both_legs(passage: Passage, permit: Permit) -> OpenStream | None:
         permit.context_done()
         return await Generation(passage, Aggregated(passage)).run()
     permit.context_done()
-    if passage.worker_metrics is not None:
-        passage.worker_metrics = leg_metrics(answer.head, b"ctx")
-    if answer.head.status != 200:
+    if not isinstance(answer, ContextAnswer):
         await passage.pass_on(answer, Source.CONTEXT.value)
         return None
-    try:
-        hand_off = read_context_answer(answer.body)
-        if hand_off.outcome is not Outcome.HAND_OFF:
-            await _finish(passage, hand_off)
-            return None
-    except WireError as error:
-        passage.service.orphans.lose()
-        raise _broken(error) from None
-    passage.learn_keys(hand_off)
-    return await Generation(passage, HandedOff(passage, hand_off)).run()
+    if answer.outcome is not Outcome.HAND_OFF:
+        await _finish(passage, answer)
+        return None
+    passage.learn_keys(answer)
+    return await Generation(passage, HandedOff(passage, answer)).run()
 
 
 async def _second_pass(passage: Passage, permit: Permit, failure: Answer | LegFault) -> OpenStream | None:
@@ -109,7 +102,12 @@ async def _finish(passage: Passage, answer: ContextAnswer) -> None:
     request = passage.request
     passage.record.answered_by = Source.CONTEXT.value
     if request.stream:
-        body = finished.as_stream(answer, chat=request.chat, include_usage=request.include_usage)
+        try:
+            body = finished.as_stream(answer, chat=request.chat, include_usage=request.include_usage)
+        except WireError as error:
+            fault = BrokenAnswer(str(error))
+            fault.source = Source.CONTEXT
+            raise fault from None
         content_type = b"text/event-stream; charset=utf-8"
     else:
         body, content_type = finished.as_json(answer), b"application/json"
@@ -117,9 +115,3 @@ async def _finish(passage: Passage, answer: ContextAnswer) -> None:
     if passage.worker_metrics is not None:
         headers += combined(passage.worker_metrics, [], passage.record)
     await passage.respond(200, headers, body)
-
-
-def _broken(error: WireError) -> BrokenAnswer:
-    fault = BrokenAnswer(str(error))
-    fault.source = Source.CONTEXT
-    return fault

@@ -1,8 +1,9 @@
 """The context leg, sent until a worker has answered or the retries are used up.
 
-Nothing that a client could notice has happened until a context worker has answered, so a leg that failed, or was
-answered with a status that says nothing about the request, goes to another worker: with a fresh id, since workers
-refuse an id they have seen, after a jittered pause, within the retry budget and the request's deadline.
+Nothing that a client could notice has happened until a context worker has answered, so a leg that failed, was answered
+with a status that says nothing about the request, or without what must be in an answer, goes to another worker: with
+a fresh id, since workers refuse an id they have seen, after a jittered pause, within the retry budget and the
+request's deadline.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from proxy.errors import LegFault, NotReady, Retry, Source, WorkersBusy
+from proxy.errors import BrokenAnswer, ConnectionBroken, LegFault, NotReady, Retry, Source, WorkersBusy
 from proxy.lifecycle.retry import RETRIABLE_STATUSES
+from proxy.lifecycle.worker_timing import leg_metrics
+from proxy.wire.errors import WireError
+from proxy.wire.handoff import ContextAnswer, read_context_answer
 from proxy.wire.legs import context_body
 from proxy.workers.outcome import outcome_of_status, retry_after_seconds
 from proxy.workers.worker import Role
@@ -22,8 +26,8 @@ if TYPE_CHECKING:
     from proxy.upstream.connection import Answer
 
 
-async def prefill(passage: Passage) -> Answer:
-    """Run the context leg; the worker's last answer, whatever its status.
+async def prefill(passage: Passage) -> ContextAnswer | Answer:
+    """Run the context leg: what a 200 says, or the worker's last answer with any other status.
 
     Raises:
         LegFault: no worker gave a complete answer.
@@ -33,11 +37,13 @@ async def prefill(passage: Passage) -> Answer:
     record = passage.record
     failed: list[WorkerAddress] = []
     retries = passage.service.settings.max_retries
-    last: Answer | LegFault | None = None
+    last: ContextAnswer | Answer | LegFault | None = None
     fresh = taught = False
     while True:
         try:
             last = await _send(passage, failed, fresh=fresh)
+            if isinstance(last, ContextAnswer):
+                break
             if not taught and passage.learn(last, record.context_worker):
                 taught = True
                 record.retries += 1
@@ -56,7 +62,10 @@ async def prefill(passage: Passage) -> Answer:
                 fresh = True
                 record.retries += 1
                 continue
-            if error.retry is Retry.NEVER:
+            if isinstance(error, ConnectionBroken) and error.retry is Retry.NEVER:
+                # A part of an answer has come, so the prefill was done: its KV may be held.
+                passage.service.orphans.lose()
+            elif error.retry is Retry.NEVER:
                 break
         if retries == 0:
             break
@@ -72,7 +81,7 @@ async def prefill(passage: Passage) -> Answer:
     return last
 
 
-async def _send(passage: Passage, failed: list[WorkerAddress], *, fresh: bool) -> Answer:
+async def _send(passage: Passage, failed: list[WorkerAddress], *, fresh: bool) -> ContextAnswer | Answer:
     service, record = passage.service, passage.record
     record.disagg_request_id = service.request_ids.mint()
     reservation = passage.pool(Role.CONTEXT).reserve(passage.placement, avoid=failed)
@@ -89,8 +98,24 @@ async def _send(passage: Passage, failed: list[WorkerAddress], *, fresh: bool) -
         record.context_sent = perf_counter()
         leg = passage.leg(worker, passage.headers, "context", service.settings.proxy.timeout_context)
         answer = await leg.collect((body,), fresh=fresh)
+        read = _read(passage, answer) if answer.head.status == 200 else answer
         reservation.report(
             outcome_of_status(answer.head.status),
             retry_after=retry_after_seconds(answer.head.get(b"retry-after")),
         )
-        return answer
+        return read
+
+
+def _read(passage: Passage, answer: Answer) -> ContextAnswer:
+    """What a 200 says.
+
+    Raises:
+        BrokenAnswer: it lacks what must be in it; `null` comes from a worker that is shutting down.
+    """
+    if passage.worker_metrics is not None:
+        passage.worker_metrics = leg_metrics(answer.head, b"ctx")
+    try:
+        return read_context_answer(answer.body)
+    except WireError as error:
+        passage.service.orphans.lose()
+        raise BrokenAnswer(str(error)) from None

@@ -137,6 +137,24 @@ class TestAnswersThatSayNothingAboutTheRequest:
         first, second = ids_of(stack, "context")
         assert first < second
 
+    @pytest.mark.parametrize(
+        ("fault", "left"),
+        [
+            ({"kind": "null_body"}, 0),
+            ({"kind": "truncated_json"}, 1),
+            ({"kind": "missing_handoff", "handoff": "absent"}, 1),
+            ({"kind": "cut"}, 1),
+        ],
+        ids=lambda value: value["kind"] if isinstance(value, dict) else None,
+    )
+    def test_a_context_answer_without_what_must_be_in_it(self, stack, stream, fault, left):
+        stack.cluster.context_workers[0].add_fault(**fault, count=1)
+        body = chat(stream=stream)
+        check(stack.post(body), body)
+        first, second = ids_of(stack, "context")
+        assert first < second
+        stack.expected_leftover = left
+
     @pytest.mark.parametrize("leg", ["context", "generation"])
     @pytest.mark.parametrize("status", [400, 401, 404, 413, 422])
     def test_a_refusal_is_final(self, stack, stream, leg, status):
