@@ -104,6 +104,9 @@ class Generation:
                 if status in RETRIABLE_STATUSES - REFUSED_STATUSES:
                     raise GenerationFailed(last)
                 if status not in REFUSED_STATUSES:
+                    if fresh and status == 400:
+                        # The worker that ended the idle connection had taken the hand-off after all.
+                        raise GenerationFailed(last)
                     if status != 200:
                         self._legs.lose()
                     break

@@ -127,7 +127,7 @@ def _ids(proxy: ChaosProxy, leg: str) -> list[int]:
     ]
 
 
-async def observe_all(cells: list[Cell], at_once: int = 16) -> dict[Cell, Observation | BaseException]:
+async def observe_all(cells: list[Cell], at_once: int = 12) -> dict[Cell, Observation | BaseException]:
     """Run cells side by side; a cell that raised has its exception for a result."""
     limit = asyncio.Semaphore(at_once)
 

@@ -18,7 +18,7 @@ from proxy.serve import make_server
 from proxy.sim import SimCluster, SimWorker, Speed
 
 SECONDS = 10.0
-KV_SECONDS = 4.0
+KV_SECONDS = 6.0
 _SAMPLE = re.compile(r"^disagg_proxy_(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 

@@ -72,6 +72,17 @@ class TestReusedConnections:
         check(stack.post(body), body)
         assert ids_of(stack, "generation") == ids_of(stack, "context") * 2
 
+    def test_a_hand_off_that_was_taken_after_all(self, stack, stream):
+        """The worker died with the leg; whoever gets it again has no KV cache for it, so both legs are done again."""
+        body = chat(stream=stream)
+        self.warm(stack, body)
+        worker = stack.cluster.generation_workers[0]
+        worker.add_fault(kind="disconnect", count=1)
+        worker.add_fault(kind="status", status=400, body="no KV cache", skip=1, count=1)
+        check(stack.post(body), body)
+        assert len(stack.requests("context")) == 2
+        stack.expected_leftover = 1
+
     def test_without_retries_a_reused_connection_is_still_forgiven(self, make_stack, stream):
         stack = make_stack(max_retries=0)
         body = chat(stream=stream)
