@@ -77,7 +77,6 @@ async def prefill(passage: Passage) -> ContextAnswer | Answer:
             break
     if isinstance(last, LegFault):
         raise last
-    record.context_done = perf_counter()
     return last
 
 
@@ -95,9 +94,10 @@ async def _send(passage: Passage, failed: list[WorkerAddress], *, fresh: bool) -
             conversation=passage.request.conversation,
         )
         record.context_worker = worker
-        record.context_sent = perf_counter()
+        record.context_sent, record.context_done = perf_counter(), 0.0
         leg = passage.leg(worker, passage.headers, "context", service.settings.proxy.timeout_context)
         answer = await leg.collect((body,), fresh=fresh)
+        record.context_done = perf_counter()
         read = _read(passage, answer) if answer.head.status == 200 else answer
         reservation.report(
             outcome_of_status(answer.head.status),

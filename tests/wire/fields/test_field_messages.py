@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy.sim.profiles import PROFILES
@@ -221,7 +221,7 @@ values = st.recursive(
 )
 
 
-@settings(derandomize=True, deadline=None, database=None)
+@settings(derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.dictionaries(keys, values, max_size=5) | values, max_size=4))
 def test_whatever_comes_is_served_or_refused(messages: list[Any]) -> None:
     try:

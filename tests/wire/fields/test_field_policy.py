@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy.wire.errors import InvalidField
@@ -11,7 +11,7 @@ from proxy.wire.fields.policy import FieldPolicy, Options, header_value
 from proxy.wire.members import Members, split_object
 from proxy.wire.versions import WorkerVersion
 
-quick = settings(derandomize=True, deadline=None, database=None)
+quick = settings(derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def policy(version: str = "jul", chat: bool = True, accept: bool = False) -> FieldPolicy:
