@@ -3,7 +3,7 @@
 import asyncio
 
 from admission_world import World
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy.admission.capacity import Capacity
@@ -127,7 +127,7 @@ class Run:
         self.world.assert_empty()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(limits=LIMITS, capacity=st.tuples(st.integers(0, 2), st.integers(0, 2)), actions=ACTIONS)
 def test_every_sequence_of_events(limits, capacity, actions):
     async def play():

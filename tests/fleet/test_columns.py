@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy.config.address import parse_worker_address
@@ -82,7 +82,7 @@ def test_a_full_table() -> None:
 Step = tuple[str, int, int]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(st.sampled_from(["grant", "release", "forget"]), st.integers(0, 2), st.integers(0, 4)))
 )
