@@ -79,7 +79,7 @@ def _right(report: dict[str, object], what: str) -> dict[str, float]:
         raise WrongAnswersError(
             f"{what}: {report['errors']} errors, {report['requests']} right: {report['reasons']}"
         )
-    return report  # type: ignore[return-value]
+    return report  # type: ignore[return-value]  # its values are numbers now
 
 
 class Repetition:

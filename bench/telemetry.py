@@ -110,7 +110,7 @@ def main() -> int:
     for style in ("text", "json"):
         configure_logging("info", style, access_log=True)
         with Path(os.devnull).open("w") as nowhere:
-            logging.getLogger().handlers[0].setStream(nowhere)  # type: ignore[attr-defined]
+            logging.getLogger().handlers[0].setStream(nowhere)  # type: ignore[attr-defined]  # a StreamHandler
             others[f"access line, {style}"] = microseconds(lambda: log_access(streamed, SCOPE))
     with tempfile.TemporaryDirectory() as directory:
         log = RequestLog(Path(directory), 0, row, most_bytes=1 << 30, most_files=2, most_waiting=1 << 30)

@@ -48,7 +48,7 @@ def body_reader(version: str, headers: Headers, limits: Limits) -> BodyReader:
 def says_close(headers: Headers) -> bool:
     """Whether a `connection` header asks for the end of the connection."""
     # Twice as fast as any(): this runs once per leg and request.
-    for name, value in headers:  # noqa: SIM110
+    for name, value in headers:  # noqa: SIM110 - see above
         if name == b"connection" and b"close" in value.lower():
             return True
     return False

@@ -64,7 +64,7 @@ class RelayProtocol(HttpToolsProtocol):
 
     # Connection
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the parent
         """Called by the event loop."""
         self.connections.add(self)
         self.transport = transport

@@ -110,7 +110,7 @@ class ProxyServer(uvicorn.Server):
 
     async def wait_ready(self) -> None:
         """Return when the server listens and the application could serve a request (looks every 20 ms)."""
-        while not self.started or self._app.service is None or not self._app.service.ready:  # noqa: ASYNC110
+        while not self.started or self._app.service is None or not self._app.service.ready:  # noqa: ASYNC110 - a start-up
             await asyncio.sleep(0.02)
 
     @property

@@ -48,7 +48,7 @@ def sink_maker(coalesce_seconds: float, observe_gap: Callable[[float], None] | N
 
 
 def _sampling(plain: type[RelaySink], observe: Callable[[float], None]) -> type[RelaySink]:
-    class SamplingSink(plain):  # type: ignore[valid-type, misc]
+    class SamplingSink(plain):  # type: ignore[valid-type, misc]  # a class made at start
         __slots__ = ("_latest",)
         _latest: float
 

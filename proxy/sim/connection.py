@@ -52,7 +52,7 @@ class SimProtocol(HttpToolsProtocol):
         self.closed = asyncio.Event()
         self.on_close: Callable[[], object] | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the parent
         """Count, then apply the faults of new connections."""
         super().connection_made(transport)
         self.counts.total += 1
@@ -88,7 +88,7 @@ class SimProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Hand the connection to the application."""
         super().on_message_begin()
-        self.scope["extensions"] = {EXTENSION: self}  # type: ignore[dict-item]
+        self.scope["extensions"] = {EXTENSION: self}  # type: ignore[dict-item]  # ours is no dictionary
 
     def on_response_complete(self) -> None:
         """Count the answers."""

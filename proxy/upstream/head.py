@@ -67,7 +67,7 @@ def parse_head(data: bytes) -> ResponseHead:
 
 def _says_close(headers: Headers) -> bool:
     # Twice as fast as any(): this runs once per leg and request.
-    for name, value in headers:  # noqa: SIM110
+    for name, value in headers:  # noqa: SIM110 - see above
         if name == b"connection" and b"close" in value.lower():
             return True
     return False
