@@ -11,6 +11,8 @@ stable `code`. A complete HTTP answer of a worker is never one of these: it keep
     │   ├── Unauthorized        401     invalid_api_key
     │   ├── BodyTooLarge        413     request_too_large
     │   ├── EncodedBody         415     unsupported_content_encoding
+    │   ├── UnsupportedMediaType 415    unsupported_media_type (admin routes)
+    │   ├── CrossSite           403     cross_site_request (admin routes)
     │   └── Refusal             400     invalid_http; 408 request_timeout; 413 request_too_large;
     │                                   431 headers_too_large; 505 (`proxy.downstream.refusal`)
     ├── ClientGone              (499)   the client left; nobody is answered         source client
@@ -132,6 +134,20 @@ class EncodedBody(ClientFault):
 
     status = 415
     default_code = "unsupported_content_encoding"
+
+
+class UnsupportedMediaType(ClientFault):
+    """The body is not of the kind that the route takes."""
+
+    status = 415
+    default_code = "unsupported_media_type"
+
+
+class CrossSite(ClientFault):
+    """A page of another site asks in the name of whoever looks at it."""
+
+    status = 403
+    default_code = "cross_site_request"
 
 
 class ClientGone(ProxyError):

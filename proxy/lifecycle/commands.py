@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from proxy.config.address import parse_worker_address
 from proxy.errors import Aborted
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 PAUSE, RESUME, ABORT, ADMISSION = "pause", "resume", "abort", "admission"
 KEPT_PAUSE = "pause"
 """A process that starts later takes up the newest of `pause` and `resume`."""
+HOLD_WORKERS = "hold_workers"
+"""With the addresses of exactly those workers that are to drain by an operator's order; to be kept under its name."""
 
 _logger = logging.getLogger("proxy.admission")
 
@@ -53,6 +56,7 @@ def register_commands(service: Service) -> None:
         (RESUME, commands.resume),
         (ABORT, commands.abort),
         (ADMISSION, commands.admission),
+        (HOLD_WORKERS, commands.hold_workers),
     ):
         service.member.commands.register(name, handler)
 
@@ -77,6 +81,11 @@ class _Commands:
         )
         _logger.warning("ended %d running requests as asked", ended)
         return self._status()
+
+    async def hold_workers(self, arguments: Any) -> None:
+        addresses = [parse_worker_address(text) for text in msgspec.convert(arguments, list[str])]
+        self._service.registry.hold(addresses)
+        _logger.info("workers held by an operator: %s", ", ".join(arguments) or "none")
 
     async def admission(self, _arguments: Any) -> dict[str, Any]:
         return self._status()

@@ -84,6 +84,7 @@ class Registry:
         self._instances: dict[WorkerAddress, Instance] = {}
         self._lists: dict[str, tuple[ListedWorker, ...]] = {}
         self._wanted: dict[_Key, ListedWorker] = {}
+        self._held: frozenset[WorkerAddress] = frozenset()
         self._tasks: set[asyncio.Task[None]] = set()
         self._start_timer: asyncio.TimerHandle | None = None
         self._canary: CanaryMonitor | None = None
@@ -176,6 +177,20 @@ class Registry:
             source: which list this replaces.
         """
         self._lists[source] = tuple(listed)
+        self._take_over()
+
+    @property
+    def held(self) -> frozenset[WorkerAddress]:
+        """The workers that drain by an operator's order."""
+        return self._held
+
+    def hold(self, addresses: Iterable[WorkerAddress]) -> None:
+        """An operator's order: exactly these drain, whatever the lists say, until the next order; they may be listed
+        later or come back as new processes."""
+        self._held = frozenset(addresses)
+        self._take_over()
+
+    def _take_over(self) -> None:
         wanted: dict[_Key, ListedWorker] = {}
         for each in (each for of_source in self._lists.values() for each in of_source):
             wanted.setdefault((each.model, Role(each.role), each.address), each)
@@ -197,7 +212,7 @@ class Registry:
                 known.labels = each.labels
                 known.domain = each.labels.get(DOMAIN_LABEL)
                 known.owner.invalidate()
-            if known is not None and each.draining:
+            if known is not None and (each.draining or each.address in self._held):
                 self._delist(known)
             elif known is not None and known.leaving:
                 self._relist(known)
