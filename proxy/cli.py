@@ -1,4 +1,4 @@
-"""The command line: `serve`, `check`, `fields`, `demo`, `sim`."""
+"""The command line: `serve`, `check`, `health`, `fields`, `demo`, `sim`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from proxy.health_command import add_health_options
     from proxy.sim import command as sim
 
     parser = argparse.ArgumentParser(
@@ -44,6 +45,11 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="print the configuration in force and probe every worker")
     add_serve_options(check)
     check.set_defaults(run=_check)
+
+    health = commands.add_parser("health", help="ask the proxy that runs here how it is; exit code 0 or 1")
+    add_serve_options(health)
+    add_health_options(health)
+    health.set_defaults(run=_health)
 
     fields = commands.add_parser("fields", help="print what becomes of each request field, or of one request")
     _add_fields_options(fields)
@@ -100,6 +106,12 @@ def _check(args: argparse.Namespace) -> int:
     from proxy.check import run_check
 
     return run_check(_settings(args))
+
+
+def _health(args: argparse.Namespace) -> int:
+    from proxy.health_command import run_health
+
+    return run_health(_settings(args), ready=args.ready, wait=args.wait)
 
 
 def _fields(args: argparse.Namespace) -> int:

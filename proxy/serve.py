@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import resource
 import signal
 
 import uvloop
@@ -17,14 +16,13 @@ from proxy.fleet.member import Member, SoleMember
 from proxy.fleet.reload import Reload, reloaded
 from proxy.fleet.server import MemberServer
 from proxy.fleet.worker_lists import WORKERS, WorkerLists
+from proxy.kernel_limits import limit_warnings, longest_backlog, raise_file_limit
 from proxy.named_files import check_named_files
 from proxy.telemetry.logs import configure_logging
 from proxy.telemetry.names import PIECE_GAP_SECONDS
 from proxy.telemetry.series import Histogram
 from proxy.telemetry.tracing_setup import check_tracing
 
-# Two sockets per stream: below this, some thousand streams do not fit.
-_FEW_FILES = 8192
 _logger = logging.getLogger("proxy")
 
 
@@ -40,9 +38,9 @@ def run_serve(settings: Settings, reload: Reload | None = None) -> int:
     configure_logging(
         settings.proxy.log_level, settings.proxy.log_format, access_log=settings.proxy.access_log
     )
-    for warning in settings.warnings:
+    limits = limit_warnings(settings, raise_file_limit(), longest_backlog())
+    for warning in (*settings.warnings, *limits):
         _logger.warning("%s", warning)
-    _raise_file_limit()
     if settings.num_workers > 1:
         from proxy.fleet.supervisor import supervise
 
@@ -107,10 +105,3 @@ class _Reloader:
         for answer in await self._member.broadcast(WORKERS, lists.arguments):
             if answer.error is not None:
                 _logger.error("the worker lists were not taken: %s", answer.error)
-
-
-def _raise_file_limit() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    if hard < _FEW_FILES:
-        _logger.warning("only %d files can be open at once; each stream needs two (ulimit -n)", hard)
