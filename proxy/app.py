@@ -15,6 +15,7 @@ from proxy.config.settings import Settings
 from proxy.downstream.admin_listener import AdminListener
 from proxy.endpoints.admin.routes import admin_routes
 from proxy.endpoints.cluster import ClusterInfoEndpoint, VersionEndpoint
+from proxy.endpoints.control.routes import control_routes
 from proxy.endpoints.health import ReadyEndpoint, live
 from proxy.endpoints.inference import InferenceEndpoint
 from proxy.endpoints.metrics import MetricsEndpoint
@@ -22,6 +23,7 @@ from proxy.endpoints.models import ModelsEndpoint
 from proxy.fleet.member import Member, SoleMember
 from proxy.lifecycle.commands import register_commands
 from proxy.lifecycle.service import Service
+from proxy.lifecycle.worker_commands import register_worker_commands
 from proxy.middleware.admin_token import AdminTokenMiddleware
 from proxy.middleware.affinity import AffinityMiddleware
 from proxy.middleware.api_key import ApiKeyMiddleware
@@ -81,7 +83,7 @@ def build_app(
 def build_admin_app(service: Service) -> ASGIApp:
     """The application behind the admin listener, outermost middleware last."""
     settings = service.settings
-    app: ASGIApp = Router(admin_routes(service))
+    app: ASGIApp = Router({**admin_routes(service), **control_routes(service)})
     token = admin_token(settings.proxy)
     if token is not None:
         app = AdminTokenMiddleware(app, token=token)
@@ -176,6 +178,7 @@ class Application:
         tracing = open_tracing(self._settings)
         self._app = build_app(service, gauges, request_log, tracing)
         register_commands(service)
+        register_worker_commands(service)
         service.start()
         await self._member.open()
         self.admin = _admin_listener(service)

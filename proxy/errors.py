@@ -24,6 +24,7 @@ stable `code`. A complete HTTP answer of a worker is never one of these: it keep
     ├── NotReady                503     not_ready, no_context_worker, no_generation_worker
     ├── WorkersBusy             429     all workers of a role refuse more load      source proxy
     ├── ShuttingDown            503     the drain's time is over                    source proxy
+    ├── NotSupported        501     unsupported: neither proxy nor workers can    source proxy
     ├── FleetIncomplete         502     of admin calls: not every process has done it (`proxy.endpoints.admin`)
     ├── PauseTimeout            504     of admin calls: something still runs (`proxy.endpoints.admin`)
     ├── InternalFault           500     a bug of ours                               source proxy
@@ -202,6 +203,14 @@ class Aborted(ProxyError):
     type = "service_unavailable"
     default_code = "aborted"
     headers = _SOON
+
+
+class NotSupported(ProxyError):
+    """The request is well-formed, but neither the proxy nor its workers can do what it asks."""
+
+    status = 501
+    type = "invalid_request_error"
+    default_code = "unsupported"
 
 
 class NotReady(ProxyError):

@@ -10,11 +10,14 @@ from proxy.errors import MethodNotAllowed, NotFound
 from proxy.lifecycle.record import RECORD
 
 Routes = Mapping[str, Mapping[str, ASGIApp]]
-"""path -> method -> endpoint."""
+"""path -> method -> endpoint. A path that ends in `/*` stands for all paths that begin with what is before the star."""
+
+REST = "disagg.rest"
+"""Where the part of the path that the star stands for is in the ASGI scope."""
 
 
 class Router:
-    """Exact paths; a trailing slash is ignored. HEAD is served wherever GET is.
+    """Exact paths first; a trailing slash is ignored. HEAD is served wherever GET is.
 
     Args:
         routes: the table; its paths are the only ones that appear as metric labels.
@@ -23,7 +26,8 @@ class Router:
     """
 
     def __init__(self, routes: Routes, root_path: str = "") -> None:
-        self._routes = routes
+        self._routes = {path: methods for path, methods in routes.items() if not path.endswith("/*")}
+        self._prefixes = {path.removesuffix("*"): m for path, m in routes.items() if path.endswith("/*")}
         self._root_path = root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,7 +42,7 @@ class Router:
             path = path.removeprefix(self._root_path).rstrip("/") or "/"
             methods = self._routes.get(path)
             if methods is None:
-                raise NotFound(f"there is no route {path}")
+                path, methods = self._below_a_prefix(path, scope)
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         endpoint = methods.get(method)
         if endpoint is None:
@@ -48,3 +52,10 @@ class Router:
             )
         scope[RECORD].route = path
         await endpoint(scope, receive, send)
+
+    def _below_a_prefix(self, path: str, scope: Scope) -> tuple[str, Mapping[str, ASGIApp]]:
+        for prefix, methods in self._prefixes.items():
+            if path.startswith(prefix):
+                scope[REST] = path.removeprefix(prefix)
+                return f"{prefix}*", methods
+        raise NotFound(f"there is no route {path}")

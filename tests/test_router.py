@@ -2,7 +2,7 @@ import pytest
 
 from proxy.errors import MethodNotAllowed, NotFound
 from proxy.lifecycle.record import RECORD, RequestRecord
-from proxy.router import Router
+from proxy.router import REST, Router
 
 
 def endpoint(name):
@@ -84,3 +84,24 @@ async def test_what_is_not_served_is_counted_under_one_label() -> None:
         with pytest.raises((NotFound, MethodNotAllowed)):
             await Router(ROUTES)(scope, None, None)
         assert record.route == "other"
+
+
+async def test_paths_below_a_prefix() -> None:
+    rests = []
+
+    async def below(scope, receive, send) -> None:
+        rests.append((scope[REST], scope[RECORD].route))
+
+    routes = {"/w": {"GET": endpoint("all")}, "/w/*": {"GET": below}, "/w/known": {"GET": endpoint("known")}}
+    router = Router(routes, "/root")
+    for path in ("/w/1", "/root/w/1/2/", "/w/http://a:1", "/w/*", "/w/known"):
+        scope = {"type": "http", "method": "GET", "path": path, RECORD: RequestRecord("id", 0.0)}
+        await router(scope, None, ignore)
+    assert rests == [("1", "/w/*"), ("1/2", "/w/*"), ("http://a:1", "/w/*"), ("*", "/w/*")]
+    scope = {"type": "http", "method": "POST", "path": "/w/1", RECORD: RequestRecord("id", 0.0)}
+    with pytest.raises(MethodNotAllowed):
+        await router(scope, None, ignore)
+
+
+async def ignore(_: object) -> None:
+    pass

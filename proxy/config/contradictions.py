@@ -19,7 +19,7 @@ def find_contradictions(proxy: ProxySettings) -> list[Found]:
 def find_useless(proxy: ProxySettings) -> list[Found]:
     """Keys that are set and have no effect without others."""
     found = []
-    if proxy.admin_token_file is not None and proxy.admin_listen is None:
+    if proxy.admin_token_file is not None and proxy.admin_listen is None and not proxy.rl_control_public:
         found.append(("admin_token_file", "has no effect without admin_listen"))
     if proxy.max_inflight_per_key and proxy.api_keys_file is None:
         found.append(("max_inflight_per_key", "has no effect without api_keys_file"))
@@ -62,10 +62,26 @@ def _two_authorizations(proxy: ProxySettings) -> Found | None:
     return None
 
 
+def _public_control(proxy: ProxySettings) -> Found | None:
+    if proxy.rl_control_public and proxy.admin_token_file is None:
+        return "rl_control_public", "needs admin_token_file: anyone could stop the workers"
+    if proxy.rl_control_public and not proxy.rl_control:
+        return "rl_control_public", "needs rl_control"
+    return None
+
+
+def _unreachable_control(proxy: ProxySettings) -> Found | None:
+    if proxy.rl_control and proxy.admin_listen is None and not proxy.rl_control_public:
+        return "rl_control", "needs admin_listen or rl_control_public"
+    return None
+
+
 _RULES: tuple[Callable[[ProxySettings], Found | None], ...] = (
     _open_admin,
     _server_key_alone,
     _worker_key_alone,
     _unverified_ca,
     _two_authorizations,
+    _public_control,
+    _unreachable_control,
 )

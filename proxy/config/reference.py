@@ -92,6 +92,12 @@ _PROXY = {
     "api_keys_file": "one `name:key` or `name:sha256=<hex>` a line; read again when it changes",
     "admin_listen": "`host:port` or `unix:/path` of the admin routes",
     "admin_token_file": "their bearer token",
+    "rl_control": "routes for trainers beside those of `admin_listen`: workers, pause, abort, calls to all workers",
+    "rl_control_public": "the same on the public port; needs `admin_token_file`",
+    "rl_fanout_paths": "paths of the workers that may be called on all of them at once; by default `/release_memory`, "
+    "`/resume_memory`, `/update_weights`, `/memory_status`, `/server_info`",
+    "rl_fanout_timeout": "for such a call",
+    "rl_flush_path": "path of the workers that empties their KV caches, for `/flush_cache`; unset = 501",
     "worker_api_key_file": "bearer token for the workers",
     "forward_headers": "names of client headers that go to the workers",
     "cors_allow_origins": "origins of browsers",

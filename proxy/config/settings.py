@@ -159,6 +159,19 @@ class ProxySettings(msgspec.Struct, frozen=True):
     api_keys_file: Name | None = None
     admin_listen: Name | None = None
     admin_token_file: Name | None = None
+    # Control for reinforcement learning (`proxy.endpoints.control`): on the admin listener, and on request on the
+    # public port, for those who have the admin token.
+    rl_control: bool = False
+    rl_control_public: bool = False
+    rl_fanout_paths: tuple[Name, ...] = (
+        "/release_memory",
+        "/resume_memory",
+        "/update_weights",
+        "/memory_status",
+        "/server_info",
+    )
+    rl_fanout_timeout: PositiveSeconds = 600.0
+    rl_flush_path: Name | None = None
     worker_api_key_file: Name | None = None
     forward_headers: tuple[Name, ...] = ()
     cors_allow_origins: tuple[Name, ...] = ()

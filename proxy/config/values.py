@@ -116,6 +116,13 @@ def parse_root_path(text: str) -> str:
     return path
 
 
+def parse_path(text: str) -> str:
+    """Check a route's path such as `/v1/embeddings`; raises `ValueError`."""
+    if not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", text):
+        raise ValueError(f"{text!r} is not a path such as /v1/embeddings")
+    return text
+
+
 def parse_origin(text: str) -> str:
     """Check an origin as browsers send it (RFC 6454): `https://host`, `https://host:port`, or `*` for all of them.
 
@@ -144,6 +151,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "max_inflight_per_context_worker": parse_per_worker,
     "max_inflight_per_generation_worker": parse_per_worker,
     "admin_listen": check_listen_address,
+    "rl_flush_path": parse_path,
     "log_level": parse_log_level,
     "root_path": parse_root_path,
     "log_format": str.lower,
@@ -152,6 +160,7 @@ READERS: dict[str, Callable[[str], Any]] = {
 # Lists whose elements are read one by one.
 ELEMENT_READERS: dict[str, Callable[[str], str]] = {
     "forward_headers": parse_forwarded_header,
+    "rl_fanout_paths": parse_path,
     "cors_allow_origins": parse_origin,
 }
 

@@ -35,7 +35,7 @@ def read_worker_list(key: str, entry: Entry | None) -> tuple[ListedWorker, ...]:
     workers: list[ListedWorker] = []
     for index, each in enumerate(value):
         here = f"{key}[{index}]"
-        for worker in _read_entry(here, Entry(each, entry.origin)):
+        for worker in read_worker_entry(here, Entry(each, entry.origin)):
             place = (worker.address, worker.role)
             if place in found:
                 raise _error(
@@ -46,7 +46,8 @@ def read_worker_list(key: str, entry: Entry | None) -> tuple[ListedWorker, ...]:
     return tuple(workers)
 
 
-def _read_entry(key: str, entry: Entry) -> list[ListedWorker]:
+def read_worker_entry(key: str, entry: Entry) -> list[ListedWorker]:
+    """Read one element of the list: one worker per role. Raises `ConfigError`."""
     given = convert_mapping(key, entry)
     for name, value in given.items():
         if name not in ENTRY_KEYS:

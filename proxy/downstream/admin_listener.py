@@ -40,7 +40,8 @@ class AdminListener:
     def __init__(self, app: ASGIApp, address: ListenAddress, proxy: ProxySettings) -> None:
         limits = Limits(
             max_header_bytes=proxy.max_header_bytes,
-            max_body_bytes=_MAX_BODY,
+            # Weights may come in the body of a call to all workers.
+            max_body_bytes=proxy.max_body_bytes if proxy.rl_control else _MAX_BODY,
             header_timeout=proxy.header_timeout,
             client_stall_timeout=proxy.client_stall_timeout,
         )

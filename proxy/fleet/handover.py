@@ -14,10 +14,15 @@ from proxy.fleet.memory import create_memory
 
 
 class KeptCommand(msgspec.Struct, frozen=True):
-    """A command whose effect lasts (`pause`): a process that starts later carries it out before it serves."""
+    """A command whose effect lasts (`pause`): a process that starts later carries it out before it serves.
+
+    Attributes:
+        addresses: of the workers that it names, as text: the process needs their columns.
+    """
 
     command: str
     arguments: Any = None
+    addresses: tuple[str, ...] = ()
 
 
 class Handover(msgspec.Struct, frozen=True):

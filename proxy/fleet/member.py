@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -57,7 +57,7 @@ class Member(Protocol):
         ...
 
     async def broadcast(
-        self, command: str, arguments: Any = None, *, keep: str | None = None
+        self, command: str, arguments: Any = None, *, keep: str | None = None, addresses: Sequence[str] = ()
     ) -> list[MemberAnswer]:
         """Have every process carry a command out, this one included.
 
@@ -66,6 +66,7 @@ class Member(Protocol):
             arguments: plain JSON values.
             keep: processes that start later carry out the newest command under this name first (`pause` and
                 `resume` share one).
+            addresses: of workers that the command may add, as text: each process gets columns for them.
 
         Returns:
             One answer per process.
@@ -121,7 +122,7 @@ class SoleMember:
         """See `Member`."""
 
     async def broadcast(
-        self, command: str, arguments: Any = None, *, keep: str | None = None
+        self, command: str, arguments: Any = None, *, keep: str | None = None, addresses: Sequence[str] = ()
     ) -> list[MemberAnswer]:
         """See `Member`."""
         try:
@@ -186,10 +187,10 @@ class FleetMember:
         await self._channel.open(self._control)
 
     async def broadcast(
-        self, command: str, arguments: Any = None, *, keep: str | None = None
+        self, command: str, arguments: Any = None, *, keep: str | None = None, addresses: Sequence[str] = ()
     ) -> list[MemberAnswer]:
         """See `Member`."""
-        body = {"command": command, "arguments": arguments, "keep": keep}
+        body = {"command": command, "arguments": arguments, "keep": keep, "addresses": addresses}
         answers = await self._channel.call("broadcast", body, seconds=_BROADCAST_TIMEOUT)
         return msgspec.convert(answers, list[MemberAnswer])
 

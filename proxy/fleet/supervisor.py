@@ -21,7 +21,7 @@ from proxy.fleet.listeners import Listeners
 from proxy.fleet.member import metrics_rows
 from proxy.fleet.memory import create_memory, map_memory
 from proxy.fleet.reload import Reload, reloaded
-from proxy.fleet.worker_lists import WORKERS, WorkerLists, addresses_of
+from proxy.fleet.worker_lists import WORKER, WORKERS, WorkerLists, addresses_of
 from proxy.placement.columns import TableFull
 from proxy.placement.load_table import DEFAULT_COLUMNS, LoadTable
 from proxy.telemetry.names import PROCESS_RESTARTS
@@ -32,6 +32,7 @@ from proxy.telemetry.shared import SharedMetrics
 _MERCY_SECONDS = 10.0
 # A fleet of which no process ever served after as many starts each is not going to.
 _STARTS_IN_VAIN = 4
+_CHANGES_OF_WORKERS = frozenset({WORKERS, WORKER})
 _logger = logging.getLogger("proxy.fleet")
 
 
@@ -148,7 +149,7 @@ class Supervisor:
             load_table=self._load_memory,
             metrics=self._metrics_memory,
             columns=DEFAULT_COLUMNS,
-            grants=self._grants(child, addresses_of(self._settings)),
+            grants=self._grants(child, self._addresses()),
             kept=tuple(self._kept.values()),
             successor=successor,
         )
@@ -258,7 +259,7 @@ class Supervisor:
             self._spawn(self._change_workers(WorkerLists.of(settings)))
 
     async def _change_workers(self, lists: WorkerLists) -> None:
-        for answer in await self._fan_out(WORKERS, lists.arguments):
+        for answer in await self.broadcast(WORKERS, lists.arguments):
             if answer.error is not None:
                 _logger.error("process %d did not take the worker lists: %s", answer.process, answer.error)
 
@@ -279,51 +280,66 @@ class Supervisor:
             address, serial = body
             self._columns.release(child.index, address, serial)
         elif command == "broadcast":
-            return await self.broadcast(body["command"], body.get("arguments"), keep=body.get("keep"))
+            return await self.broadcast(
+                body["command"],
+                body.get("arguments"),
+                keep=body.get("keep"),
+                addresses=body.get("addresses") or (),
+            )
         else:
             raise CommandFailed(f"there is no command {command}")
         return None
 
     async def broadcast(
-        self, command: str, arguments: Any = None, *, keep: str | None = None
+        self, command: str, arguments: Any = None, *, keep: str | None = None, addresses: Sequence[str] = ()
     ) -> list[MemberAnswer]:
         """Have every process carry a command out; see `Member.broadcast`."""
         if command in ("drain", "hurry"):
             # Processes that end must not be started again.
             self.drain() if command == "drain" else self.hurry()
             return [MemberAnswer(child.index) for child in self.processes]
-        if keep is not None:
-            self._kept[keep] = KeptCommand(command, arguments)
-        return await self._fan_out(command, arguments)
-
-    async def _fan_out(self, command: str, arguments: Any) -> list[MemberAnswer]:
-        if command != WORKERS:
-            return list(
-                await asyncio.gather(*(self._ask(child, command, arguments) for child in self.processes))
-            )
+        if command not in _CHANGES_OF_WORKERS:
+            self._keep(keep, command, arguments)
+            return await self._fan_out(command, arguments)
         # One change after the other, so that all processes end with the same lists.
         async with self._changing_workers:
-            self._settings = WorkerLists.read(arguments).put_into(self._settings)
-            addresses = addresses_of(self._settings)
-            return list(
-                await asyncio.gather(
-                    *(self._ask(child, command, arguments, addresses) for child in self.processes)
-                )
+            self._keep(keep, command, arguments, addresses)
+            if command == WORKERS:
+                self._settings = WorkerLists.read(arguments).put_into(self._settings)
+                addresses = addresses_of(self._settings)
+            return await self._fan_out(command, arguments, addresses)
+
+    def _keep(self, keep: str | None, command: str, arguments: Any, addresses: Sequence[str] = ()) -> None:
+        if keep is not None:
+            self._kept[keep] = KeptCommand(command, arguments, tuple(addresses))
+
+    async def _fan_out(
+        self, command: str, arguments: Any, addresses: Sequence[str] = ()
+    ) -> list[MemberAnswer]:
+        return list(
+            await asyncio.gather(
+                *(self._ask(child, command, arguments, addresses) for child in self.processes)
             )
+        )
 
     async def _ask(
-        self, child: Child, command: str, arguments: Any, addresses: list[str] | None = None
+        self, child: Child, command: str, arguments: Any, addresses: Sequence[str] = ()
     ) -> MemberAnswer:
         try:
             if child.channel is None:
                 raise CommandFailed("the process is not running")
-            grants = self._grants(child, addresses or [])
+            grants = self._grants(child, addresses)
             result = await child.channel.call(command, {"arguments": arguments, "grants": grants})
         except (CommandFailed, TableFull) as error:
             return MemberAnswer(child.index, error=str(error))
         return MemberAnswer(child.index, result)
 
-    def _grants(self, child: Child, addresses: list[str]) -> dict[str, Grant]:
+    def _addresses(self) -> list[str]:
+        """All workers that a process may need when it starts."""
+        kept = (address for each in self._kept.values() for address in each.addresses)
+        return [*addresses_of(self._settings), *kept]
+
+    def _grants(self, child: Child, addresses: Sequence[str]) -> dict[str, Grant]:
         return {address: self._columns.grant(child.index, address) for address in addresses}
 
 

@@ -13,6 +13,8 @@ from proxy.config.settings import ServerSection, Settings
 
 WORKERS = "workers"
 """The command that carries a `WorkerLists`."""
+WORKER = "worker"
+"""The command that carries what an operator says of one worker (`proxy.workers.discovery.operator`)."""
 
 
 class WorkerLists(msgspec.Struct, frozen=True):

@@ -55,7 +55,7 @@ class BodyMiddleware:
         for name, value in scope["headers"]:
             if name == b"content-encoding" and value.lower() != b"identity":
                 raise EncodedBody("the request body must not be encoded (content-encoding)")
-        body = await self._read(receive)
+        body = await read_body(receive, self._max_bytes)
         scope[RECORD].body_size = len(body)
         try:
             members = split_object(body)
@@ -70,17 +70,27 @@ class BodyMiddleware:
         finally:
             client.close()
 
-    async def _read(self, receive: Receive) -> bytes:
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone("the client left before its request was complete")
-            part = message.get("body", b"")
-            size += len(part)
-            if size > self._max_bytes:
-                raise BodyTooLarge(f"the request body exceeds {self._max_bytes} bytes")
-            parts.append(part)
-            if not message.get("more_body", False):
-                return parts[0] if len(parts) == 1 else b"".join(parts)
+
+async def read_body(receive: Receive, most: int) -> bytes:
+    """The whole body of a request.
+
+    Args:
+        receive: of the request.
+        most: bytes that it may have.
+
+    Raises:
+        BodyTooLarge, ClientGone.
+    """
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone("the client left before its request was complete")
+        part = message.get("body", b"")
+        size += len(part)
+        if size > most:
+            raise BodyTooLarge(f"the request body exceeds {most} bytes")
+        parts.append(part)
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -20,6 +20,7 @@ from proxy.upstream.pool import ConnectionPool
 from proxy.wire.versions import WorkerVersion
 from proxy.workers.canary import Canary, CanaryMonitor
 from proxy.workers.capabilities import PoolCapabilities, field_options
+from proxy.workers.discovery.operator import OPERATOR, OperatorSource, Statement
 from proxy.workers.discovery.source import Source
 from proxy.workers.discovery.static import STATIC, StaticSource
 from proxy.workers.health import Health, Notify
@@ -51,6 +52,7 @@ class Registry:
     Attributes:
         access: TLS and key for the workers.
         capabilities: what they accept on the wire.
+        operator: what operators say of single workers.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Registry:
         self._table = table if table is not None else LoadTable()
         self._columns = columns if columns is not None else LocalColumns(self._table.columns)
         self._sources = list(sources) if sources is not None else [StaticSource(settings)]
+        self.operator = OperatorSource()
         self.access = WorkerAccess(settings.proxy)
         self._monitor = HealthMonitor(
             access=self.access,
@@ -192,7 +195,8 @@ class Registry:
 
     def _take_over(self) -> None:
         wanted: dict[_Key, ListedWorker] = {}
-        for each in (each for of_source in self._lists.values() for each in of_source):
+        sources = self._lists.items()
+        for each in self.operator.over((name, each) for name, entries in sources for each in entries):
             wanted.setdefault((each.model, Role(each.role), each.address), each)
         self._wanted = wanted
         # An address that changes its role or model keeps its process, connections and column: it is added first.
@@ -218,6 +222,11 @@ class Registry:
                 self._relist(known)
         for worker in moved:
             self._delist(worker)
+
+    def state(self, statement: Statement) -> None:
+        """Take over what an operator says of a worker; legs in flight are never touched."""
+        self.operator.put(statement)
+        self.apply(self.operator.listed(), source=OPERATOR)
 
     def _add(self, key: _Key, listed: ListedWorker) -> Worker | None:
         model, role, address = key

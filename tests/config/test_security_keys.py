@@ -46,6 +46,11 @@ def test_bad_listen_addresses(load, text):
         ("cors_allow_origins: [example.com]", "cors_allow_origins", "is not an origin"),
         ("max_inflight_per_context_worker: some", "max_inflight_per_context_worker", "or auto"),
         ("max_inflight_per_generation_worker: -1", "max_inflight_per_generation_worker", "or auto"),
+        ("rl_control: true", "rl_control", "needs admin_listen or rl_control_public"),
+        ("rl_control: true, rl_control_public: true", "rl_control_public", "needs admin_token_file"),
+        ("rl_control_public: true, admin_token_file: a", "rl_control_public", "needs rl_control"),
+        ("rl_fanout_paths: [update_weights]", "rl_fanout_paths", "is not a path"),
+        ("rl_flush_path: '/a?b'", "rl_flush_path", "is not a path"),
         ("queue_order: lifo", "queue_order", "expected one of fifo, priority"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -37,14 +38,19 @@ class FleetAdmission(msgspec.Struct, frozen=True):
 
 
 async def ask(
-    member: Member, command: str, arguments: Any = None, *, keep: str | None = None
+    member: Member,
+    command: str,
+    arguments: Any = None,
+    *,
+    keep: str | None = None,
+    addresses: Sequence[str] = (),
 ) -> list[MemberAnswer]:
-    """Have every process carry out a command; an answer per process.
+    """Have every process carry out a command; an answer per process. See `Member.broadcast`.
 
     Raises:
         FleetIncomplete: not every process has.
     """
-    answers = await ask_each(member, command, arguments, keep=keep)
+    answers = await ask_each(member, command, arguments, keep=keep, addresses=addresses)
     failed = [f"{answer.process}: {answer.error}" for answer in answers if answer.error is not None]
     if failed:
         raise FleetIncomplete(f"not every process has carried out {command!r} ({'; '.join(failed)})")
@@ -52,7 +58,12 @@ async def ask(
 
 
 async def ask_each(
-    member: Member, command: str, arguments: Any = None, *, keep: str | None = None
+    member: Member,
+    command: str,
+    arguments: Any = None,
+    *,
+    keep: str | None = None,
+    addresses: Sequence[str] = (),
 ) -> list[MemberAnswer]:
     """As `ask`, with failures among the answers.
 
@@ -60,7 +71,7 @@ async def ask_each(
         FleetIncomplete: the supervisor cannot be reached.
     """
     try:
-        return await member.broadcast(command, arguments, keep=keep)
+        return await member.broadcast(command, arguments, keep=keep, addresses=addresses)
     except CommandFailed as error:
         raise FleetIncomplete(f"the processes cannot be reached: {error}") from None
 
