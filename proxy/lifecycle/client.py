@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
     from proxy.downstream.cycle import RequestCycle
     from proxy.downstream.sink import RelaySink
-    from proxy.upstream.connection import WorkerConnection
+    from proxy.upstream.connection import Sink, WorkerConnection
 
 Headers = list[tuple[bytes, bytes]]
+Through = Callable[["Sink"], "Sink"]
 
 EXTENSION = "disagg.relay"
 # As much as a transport holds before it asks for a pause (asyncio's default high-water mark).
@@ -73,8 +74,16 @@ class Client(Protocol):
         """
         ...
 
-    async def relay(self, status: int, headers: Headers, source: WorkerConnection) -> Relayed:
-        """Send a worker's answer, of which the head has been read, as it comes; returns at its end."""
+    async def relay(
+        self, status: int, headers: Headers, source: WorkerConnection, through: Through | None = None
+    ) -> Relayed:
+        """Send a worker's answer, of which the head has been read, as it comes; returns at its end.
+
+        Args:
+            status, headers: of the answer.
+            source: where it comes from.
+            through: makes the sink that takes the answer on its way to the client's own, to change it.
+        """
         ...
 
     def comment(self, headers: Headers) -> bool:
@@ -133,11 +142,13 @@ class RelayClient:
         self.status = status
         self._cycle.respond(status, headers, body)
 
-    async def relay(self, status: int, headers: Headers, source: WorkerConnection) -> Relayed:
+    async def relay(
+        self, status: int, headers: Headers, source: WorkerConnection, through: Through | None = None
+    ) -> Relayed:
         """See `Client`."""
         self.status = self.status or status
         self._sink = sink = self._cycle.relay(status, headers, source)
-        source.relay(sink)
+        source.relay(sink if through is None else through(sink))
         if not sink.done.done():
             sink.flush_head()
         error = await sink.done
@@ -227,10 +238,12 @@ class PlainClient:
             self._left()
             raise ClientGone("the client left") from None
 
-    async def relay(self, status: int, headers: Headers, source: WorkerConnection) -> Relayed:
+    async def relay(
+        self, status: int, headers: Headers, source: WorkerConnection, through: Through | None = None
+    ) -> Relayed:
         """See `Client`."""
         sink = _PieceQueue(source)
-        source.relay(sink)
+        source.relay(sink if through is None else through(sink))
         size = 0
         first_byte_at = 0.0
         try:

@@ -22,10 +22,12 @@ from proxy.lifecycle.generate import Generation, GenerationFailed
 from proxy.lifecycle.generation_legs import Aggregated, GenerationOnly, HandedOff
 from proxy.lifecycle.prefill import prefill
 from proxy.lifecycle.relay import OpenStream, relay
+from proxy.lifecycle.rewriters import choose_rewriters
 from proxy.lifecycle.worker_timing import combined
 from proxy.wire import finished
 from proxy.wire.errors import WireError
 from proxy.wire.handoff import ContextAnswer, Outcome
+from proxy.wire.rewriting import Rewriters
 
 if TYPE_CHECKING:
     from proxy.admission.permit import Permit
@@ -100,6 +102,7 @@ async def _second_pass(passage: Passage, permit: Permit, failure: Answer | LegFa
 async def _finish(passage: Passage, answer: ContextAnswer) -> None:
     """The context worker's answer is the whole answer."""
     request = passage.request
+    passage.rewriters = choose_rewriters(passage, answer)
     passage.record.answered_by = Source.CONTEXT.value
     if request.stream:
         try:
@@ -109,8 +112,12 @@ async def _finish(passage: Passage, answer: ContextAnswer) -> None:
             fault.source = Source.CONTEXT
             raise fault from None
         content_type = b"text/event-stream; charset=utf-8"
+        if passage.rewriters:
+            body = Rewriters(passage.rewriters).stream(body)
     else:
         body, content_type = finished.as_json(answer), b"application/json"
+        if passage.rewriters:
+            body = Rewriters(passage.rewriters).answer(body)
     headers = [(b"content-type", content_type)]
     if passage.worker_metrics is not None:
         headers += combined(passage.worker_metrics, [], passage.record)

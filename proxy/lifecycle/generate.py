@@ -26,6 +26,7 @@ from proxy.lifecycle.relay import OpenStream
 from proxy.lifecycle.retry import REFUSED_STATUSES, RETRIABLE_STATUSES
 from proxy.wire.answers import clean_answer
 from proxy.wire.members import is_null
+from proxy.wire.rewriting import Rewriters
 from proxy.workers.outcome import outcome_of_status, retry_after_seconds
 from proxy.workers.worker import Role
 
@@ -180,11 +181,11 @@ class Generation:
                     record.generation_head = perf_counter()
             finally:
                 self._sent = leg.sent
-            _judge(answer, reservation)
+            _judge(answer, reservation, passage)
             return answer
 
 
-def _judge(answer: Answer, reservation: Reservation) -> None:
+def _judge(answer: Answer, reservation: Reservation, passage: Passage) -> None:
     """Report a complete answer's outcome; make a 200 fit for the client.
 
     Raises:
@@ -194,6 +195,8 @@ def _judge(answer: Answer, reservation: Reservation) -> None:
         if is_null(answer.body.strip()):
             raise BrokenAnswer("the worker answered null")
         answer.body = clean_answer(answer.body)
+        if passage.rewriters:
+            answer.body = Rewriters(passage.rewriters).answer(answer.body)
     reservation.report(
         outcome_of_status(answer.head.status),
         retry_after=retry_after_seconds(answer.head.get(b"retry-after")),

@@ -5,12 +5,13 @@ A leg is made for the worker that was chosen, since workers of different version
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from proxy.errors import BrokenAnswer, Source
+from proxy.lifecycle.rewriters import choose_rewriters
 from proxy.wire.errors import BrokenHandOff
 from proxy.wire.history import last_message
 from proxy.wire.legs import generation_body, generation_parameters
@@ -64,7 +65,10 @@ class HandedOff:
         Raises:
             BrokenAnswer: the hand-off has the right members but not in the right form.
         """
-        return self._leg(worker, self._passage.request.members)
+        passage = self._passage
+        body, headers, parameters = self._leg(worker, passage.request.members)
+        passage.rewriters = choose_rewriters(passage, self._hand_off, parameters)
+        return body, headers
 
     def abandon(self) -> None:
         """Hand the KV over to nobody: see `proxy.lifecycle.orphans`."""
@@ -79,14 +83,16 @@ class HandedOff:
             passage.pool(Role.GENERATION),
             (self.near.address,) if self.near else (),
             passage.target,
-            lambda worker: self._leg(worker, members),
+            lambda worker: self._leg(worker, members)[:2],
         )
 
     def lose(self) -> None:
         """Count the hand-off, which may have been taken or not."""
         self._passage.service.orphans.lose()
 
-    def _leg(self, worker: Worker, members: Members) -> Leg:
+    def _leg(
+        self, worker: Worker, members: Members
+    ) -> tuple[Sequence[JSONBytes], bytes, Mapping[str, JSONBytes]]:
         service, request, hand_off = self._passage.service, self._passage.request, self._hand_off
         accepted = service.accepted(worker)
         key = service.settings.internal_request_auth_key
@@ -107,8 +113,8 @@ class HandedOff:
             fault.source = Source.CONTEXT
             raise fault from None
         if signature is None:
-            return body, self._passage.headers
-        return body, self._passage.headers + b"%b: %b\r\n" % (AUTH_HEADER, signature)
+            return body, self._passage.headers, parameters
+        return body, self._passage.headers + b"%b: %b\r\n" % (AUTH_HEADER, signature), parameters
 
     def _only_message(self, members: Members) -> msgspec.Raw | None:
         """The message to which the history is cut, if it may be cut."""
@@ -130,6 +136,7 @@ class Aggregated:
 
     def make(self, worker: Worker) -> Leg:
         """See `GenerationLegs`."""
+        self._passage.rewriters = choose_rewriters(self._passage, None)
         withheld = self._passage.service.withheld(worker, self._passage.request)
         members = self._passage.request.members
         if withheld:
@@ -154,6 +161,7 @@ class GenerationOnly:
 
     def make(self, worker: Worker) -> Leg:
         """See `GenerationLegs`."""
+        self._passage.rewriters = choose_rewriters(self._passage, None)
         members = {
             **self._passage.request.members,
             "ignore_eos": msgspec.Raw(b"true"),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from proxy.upstream.connection import Answer
     from proxy.wire.handoff import ContextAnswer
     from proxy.wire.request import InferenceRequest
+    from proxy.wire.rewriting import Rewriter
     from proxy.workers.pool import WorkerPool
     from proxy.workers.worker import Worker
 
@@ -75,6 +76,8 @@ class Passage:
 
     Attributes:
         watch: ends the running leg when the client leaves or a deadline passes.
+        rewriters: what changes the answer on its way to the client; empty for nearly all requests. See
+            `proxy.lifecycle.rewriters`.
         failed: generation workers that have failed this request: the second pass avoids them too.
         worker_metrics: those of the context leg, if the client asks for any, else None.
     """
@@ -88,6 +91,7 @@ class Passage:
         "record",
         "request",
         "response_headers",
+        "rewriters",
         "service",
         "target",
         "watch",
@@ -118,6 +122,7 @@ class Passage:
         self.priority = priority
         self.placement = placement
         self.failed: list[WorkerAddress] = []
+        self.rewriters: Sequence[Rewriter] = ()
         self.worker_metrics: Headers | None = [] if ASKED in headers else None
         stall_timeout = service.settings.proxy.client_stall_timeout
         self.watch = Watch(client, service.loop, stall_timeout=stall_timeout, total=total)

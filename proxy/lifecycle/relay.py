@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.errors import ClientGone, LegFault, ProxyError, ShuttingDown, Source, error_body
 from proxy.lifecycle.headers import to_client
+from proxy.lifecycle.rewriting import RewritingSink
 from proxy.wire import sse
+from proxy.wire.rewriting import Rewriters
 from proxy.workers.outcome import LegOutcome, outcome_of_error
 
 if TYPE_CHECKING:
+    from proxy.lifecycle.client import Through
     from proxy.lifecycle.leg import Leg
     from proxy.lifecycle.passage import Passage
     from proxy.upstream.head import ResponseHead
@@ -44,7 +48,7 @@ async def _relay(passage: Passage, leg: Leg, head: ResponseHead, reservation: Re
     watch.guard_relay(leg.connection, passage.service.settings.proxy.timeout_idle)
     try:
         headers = passage.complete(to_client(head, passage.response_headers))
-        relayed = await client.relay(head.status, headers, leg.connection)
+        relayed = await client.relay(head.status, headers, leg.connection, _through(passage, head))
     except asyncio.CancelledError:
         # The drain's time is over.
         watch.abort(ClientGone("the proxy is stopping"))
@@ -70,6 +74,13 @@ async def _relay(passage: Passage, leg: Leg, head: ResponseHead, reservation: Re
         if isinstance(error, LegFault):
             error.source = Source.GENERATION
         await _break_off(passage, error)
+
+
+def _through(passage: Passage, head: ResponseHead) -> Through | None:
+    """What rewrites the stream, if anything has to."""
+    if not passage.rewriters or head.get(b"content-encoding") not in (None, b"identity"):
+        return None
+    return partial(RewritingSink, rewriters=Rewriters(passage.rewriters), fail=passage.watch.abort)
 
 
 async def _break_off(passage: Passage, error: ProxyError) -> None:

@@ -4,7 +4,7 @@ WireError
 ├── MalformedJSON      not the JSON that was expected
 ├── InvalidField       a member has a wrong type or value (client side); names the member
 ├── BrokenHandOff      a context answer that cannot be handed to a generation worker
-└── BrokenFraming      bytes that are not valid HTTP/1.1 framing
+└── BrokenFraming      bytes that are not valid HTTP/1.1 framing, or an event without an end
 """
 
 
@@ -31,4 +31,4 @@ class BrokenHandOff(WireError):
 
 
 class BrokenFraming(WireError):
-    """The peer's HTTP/1.1 framing is invalid."""
+    """The peer's framing, of HTTP/1.1 or of events, is invalid."""

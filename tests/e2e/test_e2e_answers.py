@@ -45,11 +45,6 @@ def body_of(case, **fields):
     return chat(**fields) if case.route == "chat" else completion(**fields)
 
 
-def cached(case, body):
-    """OLD workers know no `ctx_usage`: their generation worker takes the whole prompt for cached."""
-    return len(prompt_token_ids(body)) if case.profile == "old" else 0
-
-
 def check_generation_leg(stack, case, body):
     """The token ids travel exactly as the context worker has sent them, and so does the hand-off."""
     leg, context = stack.only_request("generation"), stack.only_request("context").json()
@@ -87,7 +82,7 @@ def test_not_streamed(stack, case):
     assert response.headers["content-type"] == "application/json"
     answer = response.json()
     assert answer_text(answer) == expected_text(body)
-    assert answer["usage"] == expected_usage(body, cached=cached(case, body))
+    assert answer["usage"] == expected_usage(body)
     assert answer["choices"][0]["finish_reason"] == expected_answers(body)[0].finish_reason
     assert not answer.keys() & {"disaggregated_params", "prompt_token_ids", "prompt_token_ids_b64"}
     assert "disaggregated_params" not in answer["choices"][0]
@@ -115,7 +110,7 @@ def test_streamed(stack, case, usage):
         first, _, _ = response.text.partition("\n\n")
         assert first.endswith('"delta":{"role":"assistant"}}]} ')
     counted = [event["usage"] for event in events[:-1] if event.get("usage")]
-    assert counted == ([expected_usage(body, cached=cached(case, body))] if usage else [])
+    assert counted == ([expected_usage(body)] if usage else [])
     check_generation_leg(stack, case, body)
     context = stack.only_request("context").json()
     assert context["stream"] is False

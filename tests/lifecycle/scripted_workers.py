@@ -171,7 +171,9 @@ class Client:
         assert not self.status
         self.status, self.headers, self.body, self.complete = status, dict(headers), body, True
 
-    async def relay(self, status: int, headers: Any, source: WorkerConnection) -> Relayed:
+    async def relay(
+        self, status: int, headers: Any, source: WorkerConnection, through: Any = None
+    ) -> Relayed:
         assert not self.status
         self.status, self.headers = status, dict(headers)
         done: asyncio.Future[ProxyError | None] = asyncio.get_running_loop().create_future()
@@ -192,7 +194,7 @@ class Client:
                 if not done.done():
                     done.set_result(error)
 
-        source.relay(Sink())
+        source.relay(Sink() if through is None else through(Sink()))
         error = await done
         return Relayed(error, len(self.body), 1.0 if self.body else 0.0)
 
