@@ -7,7 +7,6 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.config.listen import parse_listen_address
@@ -38,6 +37,7 @@ from proxy.router import Router, Routes
 from proxy.telemetry.access_log import log_access
 from proxy.telemetry.collector import ProxyCollector
 from proxy.telemetry.counters import Counters
+from proxy.telemetry.exposition import Exposition
 from proxy.telemetry.fleet_view import FleetView
 from proxy.telemetry.gauges import Gauges
 from proxy.telemetry.model_names import ModelNames, served_models
@@ -61,9 +61,9 @@ def build_app(
     """The whole application for a service, outermost middleware last."""
     settings = service.settings
     counters = Counters(service.member.row, ModelNames(lambda: served_models(service)))
-    metrics = CollectorRegistry()
-    metrics.register(ProxyCollector(FleetView(service.member.metrics), gauges.refresh, upstream=True))
-    app: ASGIApp = Router(_routes(service, MetricsEndpoint(metrics), tracing), settings.proxy.root_path)
+    collector = ProxyCollector(FleetView(service.member.metrics), gauges.refresh, upstream=True)
+    metrics = MetricsEndpoint(Exposition(collector, gauges))
+    app: ASGIApp = Router(_routes(service, metrics, tracing), settings.proxy.root_path)
     keys = api_keys(settings.proxy)
     if keys is not None:
         app = ApiKeyMiddleware(app, keys=keys, root_path=settings.proxy.root_path)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from operator import add
 from typing import NamedTuple
 
 from proxy.telemetry.names import Metric
@@ -11,6 +13,9 @@ from proxy.telemetry.series import OTHER
 from proxy.telemetry.shared import Kind, Labels, MetricsRow, Series, SharedMetrics
 
 _KINDS = {"counter": Kind.COUNTER, "gauge": Kind.GAUGE, "histogram": Kind.HISTOGRAM}
+
+CHUNK = 64
+"""Label sets that are merged in one go: with some workers in a few processes, well under a millisecond."""
 
 
 class HistogramTotal(NamedTuple):
@@ -20,8 +25,14 @@ class HistogramTotal(NamedTuple):
     sum: float
 
 
+_Rows = list[tuple[int, MetricsRow, Mapping[Labels, Series]]]
+
+
 class FleetView:
-    """Reads; any process may do it at any time. Processes are numbered as their rows."""
+    """Reads; any process may do it at any time. Processes are numbered as their rows.
+
+    There may be thousands of workers with some series each: who must not take long at a time goes by the chunks.
+    """
 
     def __init__(self, memory: SharedMetrics) -> None:
         self._memory = memory
@@ -33,58 +44,75 @@ class FleetView:
 
     def counters(self, metric: Metric) -> dict[Labels, int]:
         """Sums over all processes, those that have ended included."""
-        totals: dict[Labels, int] = {}
-        for _, row, series in self._series(metric, 1):
-            totals[series.labels] = totals.get(series.labels, 0) + row.counts[series.first]
-        return _without_unused(metric, totals)
+        return dict(chain.from_iterable(chunk.items() for chunk in self.counter_chunks(metric)))
 
     def gauges(self, metric: Metric) -> dict[Labels, float]:
         """One value per label set, merged as the metric says; `process` puts the number before the labels."""
-        merged: dict[Labels, float] = {}
-        for index, row, series in self._series(metric, 1):
-            value = row.floats[series.first]
-            if math.isnan(value) or row.writer == 0:
-                continue
-            labels = (str(index), *series.labels) if metric.merge == "process" else series.labels
-            other = merged.get(labels)
-            if other is None:
-                merged[labels] = value
-            elif metric.merge == "sum":
-                merged[labels] = other + value
-            else:
-                merged[labels] = min(other, value) if metric.merge == "min" else max(other, value)
-        return merged
+        return dict(chain.from_iterable(chunk.items() for chunk in self.gauge_chunks(metric)))
 
     def histograms(self, metric: Metric) -> dict[Labels, HistogramTotal]:
         """Sums over all processes, those that have ended included."""
-        size = len(metric.buckets) + 1
-        totals: dict[Labels, HistogramTotal] = {}
-        for _, row, series in self._series(metric, size + 1):
-            buckets = row.counts[series.first : series.first + size].tolist()
-            total = row.floats[series.first + size]
-            before = totals.get(series.labels)
-            if before is not None:
-                buckets = [one + more for one, more in zip(before.buckets, buckets, strict=True)]
-                total += before.sum
-            totals[series.labels] = HistogramTotal(buckets, total)
-        return {
-            labels: total
-            for labels, total in totals.items()
-            if not _is_other(metric, labels) or any(total.buckets)
-        }
+        return dict(chain.from_iterable(chunk.items() for chunk in self.histogram_chunks(metric)))
 
-    def _series(self, metric: Metric, cells: int) -> Iterator[tuple[int, MetricsRow, Series]]:
+    def counter_chunks(self, metric: Metric) -> Iterator[dict[Labels, int]]:
+        """`counters` in pieces."""
+        for chunk, rows in self._chunks(metric, 1):
+            totals: dict[Labels, int] = {}
+            for labels in chunk:
+                total = sum(row.counts[series[labels].first] for _, row, series in rows if labels in series)
+                if total or not _is_other(metric, labels):
+                    totals[labels] = total
+            yield totals
+
+    def gauge_chunks(self, metric: Metric) -> Iterator[dict[Labels, float]]:
+        """`gauges` in pieces."""
+        apart = metric.merge == "process"
+        for chunk, rows in self._chunks(metric, 1):
+            merged: dict[Labels, float] = {}
+            serving = [each for each in rows if each[1].writer != 0]
+            for labels in chunk:
+                for index, row, series in serving:
+                    value = row.floats[series[labels].first] if labels in series else math.nan
+                    if math.isnan(value):
+                        continue
+                    key = (str(index), *labels) if apart else labels
+                    other = merged.get(key)
+                    merged[key] = value if other is None else _MERGE[metric.merge](other, value)
+            yield merged
+
+    def histogram_chunks(self, metric: Metric) -> Iterator[dict[Labels, HistogramTotal]]:
+        """`histograms` in pieces."""
+        size = len(metric.buckets) + 1
+        for chunk, rows in self._chunks(metric, size + 1):
+            totals: dict[Labels, HistogramTotal] = {}
+            for labels in chunk:
+                buckets = [0] * size
+                seconds = 0.0
+                for _, row, series in rows:
+                    if labels in series:
+                        first = series[labels].first
+                        own = row.counts[first : first + size].tolist()
+                        buckets = [one + more for one, more in zip(buckets, own, strict=True)]
+                        seconds += row.floats[first + size]
+                if not _is_other(metric, labels) or any(buckets):
+                    totals[labels] = HistogramTotal(buckets, seconds)
+            yield totals
+
+    def _chunks(self, metric: Metric, cells: int) -> Iterator[tuple[list[Labels], _Rows]]:
+        """Some label sets at a time, and the rows with their series."""
         kind = _KINDS[metric.kind]
-        for index, row in enumerate(self._memory.rows):
-            for series in row.family(metric.name):
-                if series.kind is kind and series.cells == cells:
-                    yield index, row, series
+        rows = [
+            (index, row, row.series(metric.name, kind, cells)) for index, row in enumerate(self._memory.rows)
+        ]
+        rows = [each for each in rows if each[2]]
+        every = list(dict.fromkeys(chain.from_iterable(series for _, _, series in rows)))
+        for at in range(0, len(every), CHUNK):
+            yield every[at : at + CHUNK], rows
+
+
+_MERGE: dict[str, Callable[[float, float], float]] = {"sum": add, "min": min, "max": max}
 
 
 def _is_other(metric: Metric, labels: Labels) -> bool:
+    """The spare series, which is left out while nothing was counted in it."""
     return bool(labels) and labels == (OTHER,) * len(metric.labels)
-
-
-def _without_unused(metric: Metric, totals: dict[Labels, int]) -> dict[Labels, int]:
-    """Leave out the spare series while nothing was counted in it."""
-    return {labels: n for labels, n in totals.items() if n or not _is_other(metric, labels)}

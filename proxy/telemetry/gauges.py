@@ -6,17 +6,20 @@ So are counts that are kept elsewhere, because they are needed there or must cos
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
 
 from proxy.telemetry.names import LOOP_LAG, Metric
 from proxy.telemetry.series import Counter, Gauge
 from proxy.telemetry.shared import Labels, MetricsRow
+from proxy.telemetry.slices import in_slices
 
 Sample = tuple[Labels, float]
 Source = Callable[[], Iterable[Sample]]
+"""What it gives is read with pauses, in which everything may change."""
 
 _TICK = 0.25  # seconds; the event loop's lag is the largest of the ticks' delays
+_SAMPLES_PER_STEP = 64
 _TICKS_PER_REFRESH = 4  # other processes see values that are up to a second old
 
 
@@ -60,17 +63,31 @@ class Gauges:
         self._ticks = 0
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._refreshing = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
 
     def refresh(self) -> None:
-        """Ask all sources."""
+        """Ask all sources, in one go."""
+        for _ in self._steps():
+            pass
+
+    async def refresh_in_slices(self) -> None:
+        """Ask all sources; they are asked anew after the call, even if somebody else is just doing it."""
+        async with self._refreshing:
+            await in_slices(self._steps())
+
+    def _steps(self) -> Iterator[None]:
         for at, (gauge, source) in enumerate(self._sources):
             told = set()
             for labels, value in source():
                 gauge.set(value, labels)
                 told.add(labels)
+                if len(told) % _SAMPLES_PER_STEP == 0:
+                    yield
             for labels in self._told[at] - told:
                 gauge.clear(labels)
             self._told[at] = told
+            yield
 
     def start(self) -> None:
         """Begin to refresh and to measure the event loop; to be called inside it."""
@@ -83,6 +100,9 @@ class Gauges:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
 
     def _arm(self) -> None:
         self._due = perf_counter() + _TICK
@@ -96,5 +116,6 @@ class Gauges:
             self._lag.set(self._worst)
             self._worst = 0.0
             self._ticks = 0
-            self.refresh()
+            if self._task is None or self._task.done():
+                self._task = asyncio.get_running_loop().create_task(self.refresh_in_slices())
         self._arm()

@@ -25,9 +25,7 @@ class _Family:
         self._kind = kind
         self._cells = cells
         self._first: dict[Labels, int] = {
-            series.labels: series.first
-            for series in row.family(metric.name)
-            if (series.kind, series.cells) == (kind, cells)
+            labels: series.first for labels, series in row.series(metric.name, kind, cells).items()
         }
         # Taken now, since it is needed when the row is full.
         self._other = self._add((OTHER,) * len(metric.labels))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from proxy.lifecycle.service import Service
 from proxy.telemetry import names
 from proxy.telemetry.admission_metrics import admission_metrics
 from proxy.telemetry.gauges import Sample, Source
-from proxy.telemetry.shared import Labels
-from proxy.telemetry.worker_metrics import worker_metrics
+from proxy.telemetry.worker_metrics import by_role, worker_metrics
 
 Traffic = Callable[[], tuple[int, int]]
 """Tells requests in flight and open client connections."""
@@ -20,12 +18,9 @@ def service_gauges(service: Service, traffic: Traffic) -> list[tuple[names.Metri
     """All sources of a service and its server."""
     registry = service.registry
 
-    def in_flight() -> Iterable[Sample]:
-        # A worker that serves several models is listed once for each.
-        sums: Counter[Labels] = Counter()
-        for worker in registry.workers:
-            sums[str(worker.role), worker.address.text] += worker.in_flight
-        return sums.items()
+    def in_flight() -> Iterator[Sample]:
+        for labels, workers in by_role(registry):
+            yield labels, sum(worker.in_flight for worker in workers)
 
     def ready() -> Iterator[Sample]:
         for worker in registry.workers:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import mmap
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 import msgspec
@@ -52,6 +52,9 @@ class Series(msgspec.Struct, frozen=True):
     kind: Kind
     first: int
     cells: int
+
+
+_NOTHING: Mapping[Labels, Series] = {}
 
 
 class SharedMetrics:
@@ -94,8 +97,7 @@ class MetricsRow:
         self.floats = cells.cast("d")
         self._read = 0  # bytes of the directory that are in `_series`
         self._next_cell = 0
-        self._series: dict[tuple[str, Labels, Kind, int], Series] = {}
-        self._families: dict[str, list[Series]] = {}
+        self._series: dict[tuple[str, Kind, int], dict[Labels, Series]] = {}
 
     @property
     def writer(self) -> int:
@@ -124,14 +126,19 @@ class MetricsRow:
         self._clear_gauges()
 
     def family(self, name: str) -> Sequence[Series]:
-        """The series of a family, in the order in which they appeared; for readers and the writer."""
+        """The series of a family, whatever they hold; for readers and the writer."""
         self._catch_up()
-        return self._families.get(name, ())
+        return [each for key, series in self._series.items() if key[0] == name for each in series.values()]
+
+    def series(self, family: str, kind: Kind, cells: int) -> Mapping[Labels, Series]:
+        """The series of a family that hold this, in the order in which they appeared; a live view."""
+        self._catch_up()
+        return self._series.get((family, kind, cells), _NOTHING)
 
     def find_or_add(self, family: str, labels: Labels, kind: Kind, cells: int) -> Series | None:
         """The writer's way to a series; None when the row is full or the labels are too long."""
         self._catch_up()
-        found = self._series.get((family, labels, kind, cells))
+        found = self._series.get((family, kind, cells), _NOTHING).get(labels)
         if found is not None:
             return found
         key = msgspec.json.encode([family, *labels])
@@ -148,7 +155,7 @@ class MetricsRow:
         self._directory[at : at + len(entry)] = entry
         self._header[_USED] = at + size
         self._catch_up()
-        return self._series[family, labels, kind, cells]
+        return self._series[family, kind, cells][labels]
 
     def _catch_up(self) -> None:
         """Read the entries that were added since the last look."""
@@ -161,16 +168,16 @@ class MetricsRow:
                 return
             family, *labels = msgspec.json.decode(tail[_ENTRY.size - 4 :], type=list[str])
             series = Series(family, tuple(labels), Kind(kind), first, cells)
-            self._series[family, series.labels, series.kind, cells] = series
-            self._families.setdefault(family, []).append(series)
+            self._series.setdefault((family, series.kind, cells), {})[series.labels] = series
             self._next_cell = first + cells
             self._read = at + _entry_size(length)
 
     def _clear_gauges(self) -> None:
         self._catch_up()
-        for series in self._series.values():
-            if series.kind is Kind.GAUGE:
-                self.floats[series.first] = float("nan")
+        for (_, kind, _), family in self._series.items():
+            if kind is Kind.GAUGE:
+                for series in family.values():
+                    self.floats[series.first] = float("nan")
 
 
 def _entry_size(key_length: int) -> int:

@@ -8,7 +8,18 @@ from collections.abc import Iterable, Iterator
 from proxy.telemetry import names
 from proxy.telemetry.gauges import Sample, Source
 from proxy.telemetry.shared import Labels
+from proxy.workers.outcome import LegOutcome
 from proxy.workers.registry import Registry
+from proxy.workers.worker import Role, Worker
+
+
+def by_role(registry: Registry) -> Iterator[tuple[Labels, list[Worker]]]:
+    """Role and address of every worker; one that serves several models is listed once for each of them."""
+    for instance in registry.instances:
+        for role in Role:
+            workers = [worker for worker in instance.workers if worker.role is role]
+            if workers:
+                yield (str(role), instance.address.text), workers
 
 
 def worker_metrics(registry: Registry) -> list[tuple[names.Metric, Source]]:
@@ -28,26 +39,25 @@ def worker_metrics(registry: Registry) -> list[tuple[names.Metric, Source]]:
 
     def ejections() -> Iterator[Sample]:
         for instance in registry.instances:
-            for reason, number in instance.health.ejections.items():
+            for reason, number in tuple(instance.health.ejections.items()):
                 yield (instance.address.text, str(reason)), number
 
     def busy() -> Iterator[Sample]:
         for instance in registry.instances:
             yield (instance.address.text,), instance.health.busy_marks
 
-    def placements() -> Iterable[Sample]:
-        # A worker that serves several models is listed once for each.
-        sums: Counter[Labels] = Counter()
-        for worker in registry.workers:
-            sums[str(worker.role), worker.address.text] += worker.placed
-        return sums.items()
+    def placements() -> Iterator[Sample]:
+        for labels, workers in by_role(registry):
+            yield labels, sum(worker.placed for worker in workers)
 
-    def legs() -> Iterable[Sample]:
-        sums: Counter[Labels] = Counter()
-        for worker in registry.workers:
-            for outcome, number in worker.ended.items():
-                sums[str(worker.role), worker.address.text, str(outcome)] += number
-        return sums.items()
+    def legs() -> Iterator[Sample]:
+        for labels, workers in by_role(registry):
+            ended: Counter[LegOutcome] = Counter()
+            for worker in workers:
+                for outcome, number in worker.ended.items():
+                    ended[outcome] += number
+            for outcome, number in ended.items():
+                yield (*labels, str(outcome)), number
 
     def last_resorts() -> Iterable[Sample]:
         sums: Counter[Labels] = Counter()

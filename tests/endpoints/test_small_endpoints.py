@@ -3,7 +3,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter
 
 from proxy import __version__
 from proxy.config.address import parse_worker_address
@@ -11,6 +10,13 @@ from proxy.endpoints.answer import send_bytes, send_json
 from proxy.endpoints.cluster import ClusterInfoEndpoint, VersionEndpoint
 from proxy.endpoints.health import ReadyEndpoint, live
 from proxy.endpoints.metrics import MetricsEndpoint
+from proxy.telemetry.collector import ProxyCollector
+from proxy.telemetry.exposition import Exposition
+from proxy.telemetry.fleet_view import FleetView
+from proxy.telemetry.gauges import Gauges
+from proxy.telemetry.names import Metric
+from proxy.telemetry.series import Counter
+from proxy.telemetry.shared import SharedMetrics
 from proxy.workers.worker import Role
 
 
@@ -71,9 +77,12 @@ async def test_version() -> None:
     ],
 )
 async def test_metrics_in_the_format_that_is_asked_for(accept: bytes, content_type: bytes) -> None:
-    registry = CollectorRegistry()
-    Counter("things", "Things.", registry=registry).inc()
-    status, headers, body = await get(MetricsEndpoint(registry), (b"accept", accept))
+    memory = SharedMetrics.private()
+    things = Metric("things", "Things.")
+    Counter(memory.rows[0], things).add()
+    collector = ProxyCollector(FleetView(memory), lambda: None, (things,))
+    endpoint = MetricsEndpoint(Exposition(collector, Gauges(memory.rows[0], ())))
+    status, headers, body = await get(endpoint, (b"accept", accept))
     assert status == 200
     assert headers[b"content-type"].startswith(content_type)
     assert b"things_total 1.0" in body
