@@ -64,7 +64,7 @@ def test_serve_raises_the_limit_and_warns(run_program, write_config):
     config = write_config(
         {"hostname": "127.0.0.1", "port": 0, "proxy": {"max_inflight": 600, "drain_grace": 0}}
     )
-    shell = f'ulimit -Hn {limit}; ulimit -Sn 100; exec "$0" "$@"'
+    shell = f'ulimit -Sn 100 && ulimit -Hn {limit} && exec "$0" "$@"'
     program: Program = run_program(
         sys.executable, "-m", "proxy", "serve", "-c", config, command=("bash", "-c", shell)
     )
