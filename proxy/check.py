@@ -10,21 +10,27 @@ from typing import Any, TextIO
 import yaml
 
 from proxy.config.address import WorkerAddress
+from proxy.config.listed_worker import ListedWorker
 from proxy.config.settings import ProxySettings, Settings
 from proxy.config.values import masked
 from proxy.named_files import check_named_files
 from proxy.telemetry.tracing_setup import check_tracing
 from proxy.upstream.access import WorkerAccess
+from proxy.workers.discovery.once import Found, ask_once
+from proxy.workers.discovery.table import make_sources
 from proxy.workers.probe import ProbeResult, control_client, probe_worker
 
 _HEADINGS = ("role", "address", "health", "version", "model", "latency", "detail")
+_SOURCE_HEADINGS = ("source", "workers", "draining", "detail")
+_SOURCE_SECONDS = 10.0
 _UNKNOWN = "-"
 
 
 def run_check(settings: Settings, *, output: TextIO | None = None) -> int:
     """Print configuration, inherited keys, warnings and the state of every worker to `output` (standard output).
 
-    Returns the exit code: 0 when both roles have workers and all of them are healthy, else 1.
+    Returns the exit code: 0 when every source of workers tells them, both roles have workers and all of them are
+    healthy, else 1.
     """
     check_named_files(settings.proxy)
     check_tracing(settings)
@@ -38,7 +44,13 @@ def run_check(settings: Settings, *, output: TextIO | None = None) -> int:
     if settings.warnings:
         stream.write("\n# warnings\n")
         stream.writelines(f"- {warning}\n" for warning in settings.warnings)
-    workers = _workers(settings)
+    workers = _workers(settings.workers)
+    found = asyncio.run(_ask_sources(settings))
+    if found:
+        stream.write("\n# discovery\n")
+        stream.writelines(f"{line}\n" for line in format_table([_SOURCE_HEADINGS, *map(_source_row, found)]))
+        discovered = [worker for source in found for worker in source.workers or ()]
+        workers = list(dict.fromkeys([*workers, *_workers(discovered)]))
     stream.write("\n# workers\n")
     stream.flush()
     results = asyncio.run(_probe_all({address for _, address in workers}, settings.proxy))
@@ -46,7 +58,8 @@ def run_check(settings: Settings, *, output: TextIO | None = None) -> int:
     stream.writelines(f"{line}\n" for line in format_table([_HEADINGS, *rows]))
     stream.writelines(f"note: {note}\n" for note in _differences(results.values()))
     complete = {role for role, _ in workers} == {"context", "generation"}
-    return 0 if complete and all(result.healthy for result in results.values()) else 1
+    told = all(source.workers is not None for source in found)
+    return 0 if complete and told and all(result.healthy for result in results.values()) else 1
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -70,8 +83,21 @@ async def _probe_all(
     return {result.address: result for result in results}
 
 
-def _workers(settings: Settings) -> list[tuple[str, WorkerAddress]]:
-    return [(worker.role, worker.address) for worker in settings.workers]
+async def _ask_sources(settings: Settings) -> list[Found]:
+    return list(
+        await asyncio.gather(*(ask_once(source, _SOURCE_SECONDS) for source in make_sources(settings)))
+    )
+
+
+def _source_row(found: Found) -> tuple[str, ...]:
+    if found.workers is None:
+        return _printable(found.source), _UNKNOWN, _UNKNOWN, _printable(found.problem)
+    draining = sum(worker.draining for worker in found.workers)
+    return _printable(found.source), str(len(found.workers)), str(draining), ""
+
+
+def _workers(listed: Iterable[ListedWorker]) -> list[tuple[str, WorkerAddress]]:
+    return [(worker.role, worker.address) for worker in listed]
 
 
 def _row(role: str, result: ProbeResult) -> tuple[str, ...]:

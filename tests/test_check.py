@@ -10,6 +10,7 @@ import yaml
 
 from proxy.check import format_table, run_check
 from proxy.config.address import WorkerAddress, parse_worker_address
+from proxy.config.discovery.file import FileEntry
 from proxy.config.settings import ProxySettings, ServerSection, Settings
 
 
@@ -160,3 +161,29 @@ def test_columns_are_aligned():
         "long     x",
         "      y",
     ]
+
+
+async def test_sources_of_workers_are_asked_and_their_workers_probed(tmp_path):
+    path = tmp_path / "workers.yaml"
+    async with worker() as context, worker() as generation:
+        entries = [
+            {"url": context.text, "role": "context"},
+            {"url": generation.text, "role": "generation"},
+        ]
+        path.write_text(yaml.safe_dump(entries))
+        sources = (
+            FileEntry(name="good", path=str(path)),
+            FileEntry(name="bad", path=str(tmp_path / "none.yaml")),
+        )
+        settings = Settings(
+            context_servers=ServerSection(urls=(context,)), proxy=ProxySettings(discovery=sources)
+        )
+        code, output = await check(settings)
+        found = output.partition("# discovery\n")[2]
+        assert "good    2        0" in found
+        assert "bad     -        -         " in found
+        assert "No such file" in found
+        assert len([line for line in found.splitlines() if " healthy " in line]) == 2
+        assert code == 1
+        settings = Settings(proxy=ProxySettings(discovery=sources[:1]))
+        assert (await check(settings))[0] == 0

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.config.address import WorkerAddress
 
@@ -27,3 +28,7 @@ class ListedWorker(msgspec.Struct, frozen=True):
     model: str | None = None
     labels: Mapping[str, str] = {}
     draining: bool = False
+
+    def completed(self, other: ListedWorker) -> ListedWorker:
+        """This entry with what another one for the same worker adds: labels that this one lacks, and that it drains."""
+        return replace(self, labels={**other.labels, **self.labels}, draining=self.draining or other.draining)

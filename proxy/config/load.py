@@ -9,8 +9,11 @@ import msgspec
 
 from proxy.config.container import CONTAINER_MARKS, is_loopback, runs_in_container
 from proxy.config.contradictions import find_contradictions, find_useless
+from proxy.config.discovery.reader import read_discovery
 from proxy.config.errors import ConfigError
 from proxy.config.field_rules import read_field_rules
+from proxy.config.minimal_instances import MinimalInstances
+from proxy.config.nested import read_struct
 from proxy.config.not_built import NO_EFFECT_ROWS, find_not_built, not_built_keys, refusal
 from proxy.config.otlp import read_otlp
 from proxy.config.sections import SECTIONS, read_section
@@ -35,7 +38,9 @@ _REFUSED_MAPPINGS = {
 
 
 # Keys with a reader of their own.
-_READ_APART = frozenset({*SECTIONS, "otlp_config", "workers", "field_rules"})
+_READ_APART = frozenset(
+    {*SECTIONS, "otlp_config", "workers", "discovery", "minimal_instances", "field_rules"}
+)
 
 
 def load_settings(
@@ -68,6 +73,8 @@ def load_settings(
     values["proxy"] = proxy = ProxySettings(
         **_convert_fields(ProxySettings, "proxy.", layers.proxy),
         workers=read_worker_list("proxy.workers", layers.proxy.get("workers")),
+        discovery=read_discovery("proxy.discovery", layers.proxy.get("discovery")),
+        minimal_instances=_read_minimal_instances(layers.proxy.get("minimal_instances")),
         field_rules=read_field_rules("proxy.field_rules", layers.proxy.get("field_rules")),
     )
     _refuse_contradictions(proxy, layers.proxy, warnings)
@@ -83,8 +90,16 @@ def load_settings(
     return msgspec.structs.replace(settings, warnings=tuple(warnings))
 
 
+def _read_minimal_instances(entry: Entry | None) -> MinimalInstances | None:
+    if entry is None or entry.value is None:
+        return None
+    return read_struct("proxy.minimal_instances", entry, MinimalInstances)
+
+
 def _note_missing_workers(settings: Settings, warnings: list[str]) -> None:
     workers = settings.workers
+    if settings.proxy.discovery:
+        return  # what the sources will tell, labels included, is not known here
     for name in SECTIONS:
         role = name.removesuffix("_servers")
         if not any(worker.role == role for worker in workers):

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from proxy.config.discovery.file import FileEntry
 from proxy.config.not_built import NO_EFFECT, render_markdown
 from proxy.config.settings import ProxySettings, RouterSettings, Settings
 
@@ -78,6 +79,9 @@ _PROXY = {
     "canary_interval": "a tiny request through every worker; 0 = off",
     "workers": "list of `{url, role, model, labels}`, instead of or beside the sections' urls; the label `domain` (on "
     "GB200 and GB300 the node's `nvidia.com/gpu.clique`) keeps both legs of a request close",
+    "discovery": "list of sources that tell workers: `{type, name, ...}`, see below; beside the workers listed here",
+    "minimal_instances": "`{context_servers, generation_servers}`: `/health` says 503 while fewer are ready; unset = "
+    "one of each role",
     "topology_strict": "never cross the label `domain` between the legs",
     "accept_prompt_token_ids": "take `prompt_token_ids` from clients",
     "worker_version": "`auto` (asks the workers), `old`, `jul` or `new`",
@@ -117,6 +121,13 @@ _PROXY = {
     "log_format": "`text` or `json`",
 }
 
+_SOURCE = {"name": "in metrics and logs; unset = the type"}
+_FILE = {
+    **_SOURCE,
+    "path": "a YAML file that lists workers as `proxy.workers` does; may be replaced at any time",
+    "interval": "seconds between two looks at it",
+}
+
 _STRUCTS: tuple[tuple[str, str, type[msgspec.Struct], dict[str, str]], ...] = (
     ("Top level", "Keys of `trtllm-serve disaggregated`.", Settings, _TOP),
     ("`router` of a section", "", RouterSettings, _ROUTER),
@@ -125,6 +136,12 @@ _STRUCTS: tuple[tuple[str, str, type[msgspec.Struct], dict[str, str]], ...] = (
         "What upstream has no key for. Sizes in bytes, times in seconds; each can be set by `DISAGG_PROXY_<KEY>`.",
         ProxySettings,
         _PROXY,
+    ),
+    (
+        "`proxy.discovery`, `type: file`",
+        "How sources of all types are followed: [proxy/workers](../workers/README.md).",
+        FileEntry,
+        _FILE,
     ),
 )
 _NOT_KEYS = frozenset({"proxy", "inherited", "warnings", "origin"})
@@ -152,10 +169,13 @@ def _table(struct: type[msgspec.Struct], descriptions: dict[str, str]) -> Iterat
     yield "|---|---|---|"
     for field in msgspec.structs.fields(struct):
         if field.name not in _NOT_KEYS:
-            yield f"| `{field.name}` | {_default(field.default)} | {descriptions[field.name]} |"
+            yield f"| `{field.name}` | {_default(field)} | {descriptions[field.name]} |"
 
 
-def _default(value: Any) -> str:
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    value: Any = field.default
+    if field.required:
+        return "required"
     if (
         value is None
         or isinstance(value, tuple | msgspec.Struct)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from proxy.config.address import WorkerAddress, parse_worker_address
 from proxy.config.errors import ConfigError
 from proxy.config.routers import read_router
-from proxy.config.settings import Count, ServerSection
+from proxy.config.scalars import Count
+from proxy.config.settings import ServerSection
 from proxy.config.sources import BUILT_TOP_KEYS, SECTION_KEYS, unknown_key
 from proxy.config.suggest import closest
 from proxy.config.values import Entry, convert, convert_mapping, show, without_password

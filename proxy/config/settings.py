@@ -13,20 +13,22 @@ import msgspec
 from msgspec import Meta
 
 from proxy.config.address import WorkerAddress
+from proxy.config.discovery.kinds import DiscoveryEntry
 from proxy.config.listed_worker import ListedWorker, RoleName
+from proxy.config.minimal_instances import MinimalInstances
+from proxy.config.scalars import (
+    Bytes,
+    Count,
+    Name,
+    PerWorker,
+    Port,
+    PositiveSeconds,
+    Processes,
+    Seconds,
+)
 from proxy.wire.fields.draft import Unknown
 from proxy.wire.fields.own import FieldRule
 from proxy.wire.fields.tables import Dialect
-
-Port = Annotated[int, Meta(ge=0, le=65535)]
-Count = Annotated[int, Meta(ge=0)]
-PerWorker = Annotated[int, Meta(ge=0)] | Literal["auto"]
-Bytes = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(ge=0)]
-PositiveSeconds = Annotated[float, Meta(gt=0)]
-Name = Annotated[str, Meta(min_length=1)]
-# Six bits of each disagg_request_id number the process (proxy.wire.ids).
-Processes = Annotated[int, Meta(ge=1, le=64)]
 
 MIB = 1024 * 1024
 MASK = "***"
@@ -138,6 +140,9 @@ class ProxySettings(msgspec.Struct, frozen=True):
 
     # The workers, instead of or beside the sections' urls; entries for the same worker are merged.
     workers: tuple[ListedWorker, ...] = ()
+    # Where more of them are told, and how many there must be.
+    discovery: tuple[DiscoveryEntry, ...] = ()
+    minimal_instances: MinimalInstances | None = None  # None: one of each role that requests need
     # Keep both legs within one NVLink domain (label `domain`) even if it is overloaded.
     topology_strict: bool = False
 
@@ -273,6 +278,8 @@ class Settings(msgspec.Struct, frozen=True):
         proxy = {name: list(value) if isinstance(value, tuple) else value for name, value in proxy.items()}
         proxy["model_aliases"] = dict(self.proxy.model_aliases)
         proxy["workers"] = [_plain_worker(worker) for worker in self.proxy.workers]
+        proxy["discovery"] = [msgspec.to_builtins(entry) for entry in self.proxy.discovery]
+        proxy["minimal_instances"] = msgspec.to_builtins(self.proxy.minimal_instances)
         proxy["field_rules"] = [rule.plain() for rule in self.proxy.field_rules]
         plain["proxy"] = proxy
         return plain

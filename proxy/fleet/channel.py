@@ -50,6 +50,11 @@ class ControlChannel(asyncio.Protocol):
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
+    @property
+    def connected(self) -> bool:
+        """Whether something can be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
     async def open(self, sock: socket.socket) -> None:
         """Begin to use the socket, which belongs to the channel from now on."""
         loop = asyncio.get_running_loop()
@@ -86,7 +91,7 @@ class ControlChannel(asyncio.Protocol):
             _logger.debug("nobody to tell: %s", command)
 
     def _send(self, message: Message) -> None:
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or not self.connected:
             raise CommandFailed("the process is not connected")
         self._transport.write(_encoder.encode(message) + b"\n")
 
@@ -131,5 +136,5 @@ class ControlChannel(asyncio.Protocol):
             if not isinstance(error, CommandFailed | UnknownCommand):
                 _logger.warning("the command %s failed", message.command, exc_info=True)
             result = Message("error", message.number, body=f"{type(error).__name__}: {error}")
-        if message.kind == "call" and self._transport is not None and not self._transport.is_closing():
+        if message.kind == "call" and self.connected:
             self._send(result)

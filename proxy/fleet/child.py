@@ -62,8 +62,8 @@ class Child:
 
     @property
     def channel(self) -> ControlChannel | None:
-        """To the present process."""
-        return self._channel
+        """To the present process, as soon as it is connected."""
+        return self._channel if self._channel is not None and self._channel.connected else None
 
     @property
     def sockets(self) -> list[socket.socket]:

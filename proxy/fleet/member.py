@@ -13,7 +13,7 @@ import msgspec
 from proxy.config.address import WorkerAddress
 from proxy.fleet.channel import CALL_TIMEOUT, ControlChannel
 from proxy.fleet.columns import FleetColumns, Grant
-from proxy.fleet.commands import ControlCommands, MemberAnswer
+from proxy.fleet.commands import CommandFailed, ControlCommands, MemberAnswer
 from proxy.fleet.handover import Handover
 from proxy.fleet.memory import map_memory
 from proxy.placement.columns import ColumnAllocator, LocalColumns
@@ -38,6 +38,7 @@ class Member(Protocol):
         columns: allocator of the load table.
         metrics, row: all counts, and the own ones, open for writing.
         listeners: sockets to serve, or None to open them as configured.
+        central: where what a fleet does once registers its commands; None where the supervisor does it.
         orphaned: called when the supervisor has gone; set by the server.
     """
 
@@ -50,6 +51,7 @@ class Member(Protocol):
     metrics: SharedMetrics
     row: MetricsRow
     listeners: list[socket.socket] | None
+    central: ControlCommands | None
     orphaned: Callable[[], None]
 
     async def open(self) -> None:
@@ -76,11 +78,19 @@ class Member(Protocol):
         """
         ...
 
-    async def prepare(self, addresses: Iterable[WorkerAddress]) -> None:
-        """Make sure that `columns.acquire` works for these workers.
+    async def ask_central(self, command: str, arguments: Any = None) -> Any:
+        """Have a command of `central` carried out: by the supervisor, or in the process that serves alone.
 
         Raises:
-            CommandFailed: no column is free, or the supervisor cannot be reached.
+            CommandFailed: it failed, or the supervisor cannot be reached.
+        """
+        ...
+
+    async def prepare(self, addresses: Iterable[WorkerAddress]) -> None:
+        """Make sure that `columns.acquire` works for these workers, as far as there are columns.
+
+        Raises:
+            CommandFailed: the supervisor cannot be reached.
         """
         ...
 
@@ -116,6 +126,7 @@ class SoleMember:
         self.row.open()
         self.row.announce(os.getpid())
         self.listeners: list[socket.socket] | None = None
+        self.central: ControlCommands | None = ControlCommands()
         self.orphaned: Callable[[], None] = _nothing
 
     async def open(self) -> None:
@@ -129,6 +140,14 @@ class SoleMember:
             return [MemberAnswer(0, await self.commands.run(command, arguments))]
         except Exception as error:
             return [MemberAnswer(0, error=f"{type(error).__name__}: {error}")]
+
+    async def ask_central(self, command: str, arguments: Any = None) -> Any:
+        """See `Member`."""
+        assert self.central is not None  # noqa: S101 - for the type checker
+        try:
+            return await self.central.run(command, arguments)
+        except Exception as error:
+            raise CommandFailed(f"{type(error).__name__}: {error}") from error
 
     async def prepare(self, addresses: Iterable[WorkerAddress]) -> None:
         """See `Member`."""
@@ -169,6 +188,7 @@ class FleetMember:
         self.listeners: list[socket.socket] | None = [
             socket.socket(fileno=number) for number in handover.listeners
         ]
+        self.central: ControlCommands | None = None
         self.orphaned: Callable[[], None] = _nothing
         self._kept = handover.kept
         self._control = socket.socket(fileno=handover.control)
@@ -193,6 +213,10 @@ class FleetMember:
         body = {"command": command, "arguments": arguments, "keep": keep, "addresses": addresses}
         answers = await self._channel.call("broadcast", body, seconds=_BROADCAST_TIMEOUT)
         return msgspec.convert(answers, list[MemberAnswer])
+
+    async def ask_central(self, command: str, arguments: Any = None) -> Any:
+        """See `Member`."""
+        return await self._channel.call("central", {"command": command, "arguments": arguments})
 
     async def prepare(self, addresses: Iterable[WorkerAddress]) -> None:
         """See `Member`."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +16,9 @@ import msgspec
 from proxy.config.settings import Settings
 from proxy.fleet.child import PROCESS_COMMAND, Child
 from proxy.fleet.columns import ColumnBook, Grant
-from proxy.fleet.commands import CommandFailed, MemberAnswer
+from proxy.fleet.commands import CommandFailed, ControlCommands, MemberAnswer
+from proxy.fleet.discovered import DISCOVERED
+from proxy.fleet.discovery import FleetDiscovery
 from proxy.fleet.handover import Handover, KeptCommand, for_a_process
 from proxy.fleet.listeners import Listeners
 from proxy.fleet.member import metrics_rows
@@ -27,12 +30,13 @@ from proxy.placement.load_table import DEFAULT_COLUMNS, LoadTable
 from proxy.telemetry.names import PROCESS_RESTARTS
 from proxy.telemetry.series import Counter
 from proxy.telemetry.shared import SharedMetrics
+from proxy.workers.discovery.discovery import DISCOVERY
 
 # Beyond its own time-outs, a process gets this long before it is killed.
 _MERCY_SECONDS = 10.0
 # A fleet of which no process ever served after as many starts each is not going to.
 _STARTS_IN_VAIN = 4
-_CHANGES_OF_WORKERS = frozenset({WORKERS, WORKER})
+_CHANGES_OF_WORKERS = frozenset({WORKERS, WORKER, DISCOVERED})
 _logger = logging.getLogger("proxy.fleet")
 
 
@@ -69,6 +73,7 @@ class Supervisor:
 
     Attributes:
         processes: one per index, for the supervisor's whole life.
+        central: commands of what the fleet does once; see `Member.ask_central`.
     """
 
     def __init__(
@@ -98,6 +103,9 @@ class Supervisor:
         self._ended = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._changing_workers = asyncio.Lock()
+        self._discovery = FleetDiscovery(settings, self.broadcast, self._metrics.rows[count])
+        self.central = ControlCommands()
+        self.central.register(DISCOVERY, self._discovery.followed.tell)
 
     async def run(self) -> int:
         """Run until all processes have ended after a signal; returns the exit code."""
@@ -112,8 +120,10 @@ class Supervisor:
             self._listeners.port,
             len(self.processes),
         )
+        self._discovery.start()
         await asyncio.gather(*map(self._start, self.processes))
         await self._ended.wait()
+        await self._discovery.close()
         _logger.info("all processes have ended")
         for descriptor in (self._load_memory, self._metrics_memory):
             os.close(descriptor)
@@ -126,11 +136,12 @@ class Supervisor:
         if self._draining.is_set():
             return
         successor = child.restarts.young_deaths > 0 or self._ever_served
+        settings, kept = self._settings, dict(self._kept)
         try:
             if not child.sockets:
                 child.adopt(self._listeners.open())
             await child.start(lambda control: self._handover(child, control, successor), self._handle)
-        except (OSError, TableFull) as error:
+        except OSError as error:
             self._columns.forget(child.index)
             _logger.error("process %d cannot be started: %s", child.index, error)
             self._start_later(child, 0.0)
@@ -138,6 +149,17 @@ class Supervisor:
         _logger.info("process %d has started (pid %d)", child.index, child.pid)
         if self._draining.is_set():
             child.notify("drain")
+        await self._catch_up(child, settings, kept)
+
+    async def _catch_up(self, child: Child, settings: Settings, kept: dict[str, KeptCommand]) -> None:
+        """What has changed while the process had been given this and was not connected yet."""
+        async with self._changing_workers:
+            if self._settings is not settings:
+                lists = WorkerLists.of(self._settings)
+                await self._ask(child, WORKERS, lists.arguments, addresses_of(self._settings))
+            for name, each in list(self._kept.items()):
+                if kept.get(name) is not each:
+                    await self._ask(child, each.command, each.arguments, each.addresses)
 
     def _handover(self, child: Child, control: int, successor: bool) -> Handover:
         return Handover(
@@ -286,6 +308,8 @@ class Supervisor:
                 keep=body.get("keep"),
                 addresses=body.get("addresses") or (),
             )
+        elif command == "central":
+            return await self.central.run(body["command"], body.get("arguments"))
         else:
             raise CommandFailed(f"there is no command {command}")
         return None
@@ -330,7 +354,7 @@ class Supervisor:
                 raise CommandFailed("the process is not running")
             grants = self._grants(child, addresses)
             result = await child.channel.call(command, {"arguments": arguments, "grants": grants})
-        except (CommandFailed, TableFull) as error:
+        except CommandFailed as error:
             return MemberAnswer(child.index, error=str(error))
         return MemberAnswer(child.index, result)
 
@@ -339,8 +363,13 @@ class Supervisor:
         kept = (address for each in self._kept.values() for address in each.addresses)
         return [*addresses_of(self._settings), *kept]
 
-    def _grants(self, child: Child, addresses: Sequence[str]) -> dict[str, Grant]:
-        return {address: self._columns.grant(child.index, address) for address in addresses}
+    def _grants(self, child: Child, addresses: Iterable[str]) -> dict[str, Grant]:
+        """As far as there are columns: a process ignores a worker without one, and says so."""
+        grants = {}
+        for address in addresses:
+            with contextlib.suppress(TableFull):
+                grants[address] = self._columns.grant(child.index, address)
+        return grants
 
 
 def _how(code: int) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from proxy.admission.setup import make_admission
+from proxy.fleet.discovered import DISCOVERED, DiscoveredList
 from proxy.fleet.member import Member, SoleMember
 from proxy.fleet.worker_lists import WORKERS, WorkerLists
 from proxy.lifecycle.canary import ServiceCanary
@@ -14,10 +16,13 @@ from proxy.lifecycle.orphans import OrphanDrains
 from proxy.lifecycle.retry import RetryBudget
 from proxy.wire.fields.accepted import Accepted
 from proxy.wire.ids import RequestIds
+from proxy.workers.discovery.discovery import DISCOVERY, Discovery
+from proxy.workers.discovery.table import make_sources
 from proxy.workers.registry import Registry
 from proxy.workers.worker import Role
 
 if TYPE_CHECKING:
+    from proxy.config.listed_worker import ListedWorker
     from proxy.config.settings import Settings
     from proxy.wire.request import InferenceRequest
     from proxy.workers.worker import Worker
@@ -30,6 +35,7 @@ class Service:
         settings: the configuration in force; its worker lists may be replaced.
         member: this process's place among the processes of the fleet.
         registry: the workers.
+        discovery: what tells of more workers; None where the supervisor follows the sources.
         admission: limits, queue and pause.
         orphans: hand-offs whose clients have left.
         retry_budget: how many legs may be sent again.
@@ -45,6 +51,10 @@ class Service:
         self.node_id = settings.node_id if settings.node_id is not None else secrets.randbelow(256)
         self.request_ids = RequestIds(self.node_id, self.member.index)
         self.registry = Registry(settings, table=self.member.load_table, columns=self.member.columns)
+        self.discovery = (
+            Discovery(make_sources(settings), self._discovered) if self.member.central is not None else None
+        )
+        self._changing_workers = asyncio.Lock()
         self.orphans = OrphanDrains()
         self.retry_budget = RetryBudget(settings.proxy.retry_budget, self.loop.time)
         self.admission = make_admission(
@@ -73,15 +83,31 @@ class Service:
         """Begin to probe the workers, and to take other lists of them."""
         self.registry.start(ServiceCanary(self))
         self.member.commands.register(WORKERS, self._change_workers)
+        self.member.commands.register(DISCOVERED, self._change_discovered)
+        if self.discovery is not None and self.member.central is not None:
+            self.member.central.register(DISCOVERY, self.discovery.tell)
+            self.discovery.start()
 
     async def _change_workers(self, arguments: Any) -> None:
-        settings = WorkerLists.read(arguments).put_into(self.settings)
-        await self.member.prepare(worker.address for worker in settings.workers)
-        self.settings = settings
-        self.registry.apply(settings.workers)
+        async with self._changing_workers:  # one after the other, in the order in which they came
+            settings = WorkerLists.read(arguments).put_into(self.settings)
+            await self.member.prepare(worker.address for worker in settings.workers)
+            self.settings = settings
+            self.registry.apply(settings.workers)
+
+    async def _change_discovered(self, arguments: Any) -> None:
+        found = DiscoveredList.read(arguments)
+        await self._discovered(found.source, found.workers)
+
+    async def _discovered(self, source: str, workers: Sequence[ListedWorker]) -> None:
+        async with self._changing_workers:
+            await self.member.prepare(worker.address for worker in workers)
+            self.registry.apply(workers, source=source)
 
     async def close(self) -> None:
-        """End the drains of orphans and close all connections to the workers."""
+        """End the drains of orphans, forget the sources of workers and close all connections to the workers."""
+        if self.discovery is not None:
+            await self.discovery.close()
         await self.orphans.close()
         await self.registry.close()
 

@@ -40,7 +40,7 @@ class FleetView:
     @property
     def processes(self) -> int:
         """Processes that serve."""
-        return sum(row.writer != 0 for row in self._memory.rows)
+        return sum(row.serves for row in self._memory.rows)
 
     def counters(self, metric: Metric) -> dict[Labels, int]:
         """Sums over all processes, those that have ended included."""

@@ -200,6 +200,19 @@ AFFINITY = Metric(
     "without a key (miss).",
     ("role", "result"),
 )
+DISCOVERY_AGE_SECONDS = Metric(
+    "discovery_age_seconds",
+    "Time since a source of workers last told a list that is right, changed or not; since the start if it never has.",
+    ("source",),
+    kind="gauge",
+    merge="max",
+)
+DISCOVERY_WORKERS = Metric(
+    "discovery_workers", "Workers in the last list of a source.", ("source",), kind="gauge", merge="max"
+)
+DISCOVERY_ERRORS = Metric(
+    "discovery_errors", "How often a source of workers could not tell its list.", ("source",)
+)
 REQUEST_LOG_DROPPED = Metric("request_log_dropped", "Requests that the request log could not take.")
 READY = Metric("ready", "1 when every process could serve a request.", kind="gauge", merge="min")
 LOOP_LAG = Metric(

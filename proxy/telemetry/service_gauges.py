@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from proxy.lifecycle.service import Service
 from proxy.telemetry import names
 from proxy.telemetry.admission_metrics import admission_metrics
+from proxy.telemetry.discovery_metrics import discovery_metrics
 from proxy.telemetry.gauges import Sample, Source
 from proxy.telemetry.worker_metrics import by_role, worker_metrics
 
@@ -43,4 +44,5 @@ def service_gauges(service: Service, traffic: Traffic) -> list[tuple[names.Metri
         (names.RETRIES_REFUSED, lambda: [((), service.retry_budget.exhausted)]),
         *admission_metrics(service),
         *worker_metrics(registry),
+        *(discovery_metrics(service.discovery) if service.discovery is not None else ()),
     ]

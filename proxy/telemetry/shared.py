@@ -2,7 +2,8 @@
 
 A row is::
 
-    header     8 int64: layout version, used bytes of the directory, pid of the process (0 = none serves), reserved
+    header     8 int64: layout version, used bytes of the directory, pid of the process (0 = none), whether it serves
+               requests, reserved
     directory  append-only entries, each: checksum, first cell, cells, kind, key; the key is a JSON list of
                family name and label values
     cells      int64 or double, 8 bytes each, zero until used
@@ -26,7 +27,7 @@ import msgspec
 Labels = tuple[str, ...]
 
 _LAYOUT = 1
-_VERSION, _USED, _WRITER = 0, 1, 2
+_VERSION, _USED, _WRITER, _SERVES = 0, 1, 2, 3
 _HEADER_CELLS = 8
 # Room for 4,000 workers with some dozens of series each. Pages that nobody touches cost nothing.
 _CELLS = 256 * 1024
@@ -101,8 +102,13 @@ class MetricsRow:
 
     @property
     def writer(self) -> int:
-        """The pid of the process that serves and writes this row, 0 when there is none."""
+        """The pid of the process that writes this row, 0 when there is none."""
         return self._header[_WRITER]
+
+    @property
+    def serves(self) -> bool:
+        """Whether there is a process that writes this row and serves requests."""
+        return self._header[_WRITER] != 0 and self._header[_SERVES] != 0
 
     def open(self) -> None:
         """Prepare to write: counters go on from where they stand, gauges have no value until they are set.
@@ -116,8 +122,9 @@ class MetricsRow:
         self._header[_WRITER] = 0
         self._clear_gauges()
 
-    def announce(self, pid: int) -> None:
-        """The process serves and its gauges are set: they count from now on."""
+    def announce(self, pid: int, *, serves: bool = True) -> None:
+        """The gauges of this process are set: they count from now on. A supervisor writes and does not serve."""
+        self._header[_SERVES] = serves
         self._header[_WRITER] = pid
 
     def close(self) -> None:

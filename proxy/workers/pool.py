@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection
 
 from proxy.config.address import WorkerAddress
-from proxy.config.settings import PerWorker
+from proxy.config.scalars import PerWorker
 from proxy.errors import NotReady, WorkersBusy
 from proxy.placement.bound import load_limit
 from proxy.placement.candidates import Candidates

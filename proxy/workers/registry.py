@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from proxy.config.address import WorkerAddress
+from proxy.config.discovery.entry import CONFIGURATION, OPERATOR
 from proxy.config.listed_worker import ListedWorker
 from proxy.errors import NotFound
 from proxy.placement.columns import ColumnAllocator, LocalColumns, TableFull
@@ -20,9 +21,7 @@ from proxy.upstream.pool import ConnectionPool
 from proxy.wire.versions import WorkerVersion
 from proxy.workers.canary import Canary, CanaryMonitor
 from proxy.workers.capabilities import PoolCapabilities, field_options
-from proxy.workers.discovery.operator import OPERATOR, OperatorSource, Statement
-from proxy.workers.discovery.source import Source
-from proxy.workers.discovery.static import STATIC, StaticSource
+from proxy.workers.discovery.operator import OperatorSource, Statement
 from proxy.workers.health import Health, Notify
 from proxy.workers.instance import Instance
 from proxy.workers.monitor import HealthMonitor
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("proxy.workers")
 
 _Key = tuple[str | None, Role, WorkerAddress]
-# After a source was lost.
-_SOURCE_PAUSE = 1.0
 
 
 class Registry:
@@ -46,7 +43,6 @@ class Registry:
     Args:
         settings: the configuration.
         table, columns: where load is counted; private to this process when None.
-        sources: of worker lists; the configuration alone when None.
         clock: seconds, monotonic.
 
     Attributes:
@@ -61,14 +57,12 @@ class Registry:
         *,
         table: LoadTable | None = None,
         columns: ColumnAllocator | None = None,
-        sources: Sequence[Source] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._table = table if table is not None else LoadTable()
         self._columns = columns if columns is not None else LocalColumns(self._table.columns)
-        self._sources = list(sources) if sources is not None else [StaticSource(settings)]
         self.operator = OperatorSource()
         self.access = WorkerAccess(settings.proxy)
         self._monitor = HealthMonitor(
@@ -85,7 +79,11 @@ class Registry:
         self._pools: dict[Role, dict[str | None, WorkerPool]] = {role: {} for role in Role}
         self._by_key: dict[_Key, Worker] = {}
         self._instances: dict[WorkerAddress, Instance] = {}
-        self._lists: dict[str, tuple[ListedWorker, ...]] = {}
+        # In the order of the configuration, whoever comes first.
+        self._lists: dict[str, tuple[ListedWorker, ...]] = {
+            CONFIGURATION: (),
+            **{entry.name: () for entry in settings.proxy.discovery},
+        }
         self._wanted: dict[_Key, ListedWorker] = {}
         self._held: frozenset[WorkerAddress] = frozenset()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -93,8 +91,7 @@ class Registry:
         self._canary: CanaryMonitor | None = None
         for role in Role:
             self._pool_of(role, None)
-        for source in self._sources:
-            self.apply(source.listed(), source=source.name)
+        self.apply(settings.workers)
 
     # Who is there
 
@@ -147,9 +144,17 @@ class Registry:
     @property
     def ready(self) -> bool:
         """Whether requests can be served: for one model a worker of each role answers its probes, and not one worker
-        is to run both legs (one that generates is enough if prefill may be bypassed). Ejection for failed legs does not
-        count: it passes within seconds."""
-        return any(self._can_serve(model) for model in self._pools[Role.GENERATION])
+        is to run both legs (one that generates is enough if prefill may be bypassed); and `minimal_instances`, if
+        configured, are there. Ejection for failed legs does not count: it passes within seconds."""
+        return self._enough and any(self._can_serve(model) for model in self._pools[Role.GENERATION])
+
+    @property
+    def _enough(self) -> bool:
+        minimal = self._settings.proxy.minimal_instances
+        return minimal is None or minimal.reached(*map(self._answering, Role))
+
+    def _answering(self, role: Role) -> int:
+        return len({worker.address for pool in self._pools[role].values() for worker in pool.answering})
 
     def _can_serve(self, model: str | None) -> bool:
         context, generation = (
@@ -171,7 +176,7 @@ class Registry:
 
     # Who is listed
 
-    def apply(self, listed: Iterable[ListedWorker], *, source: str = STATIC) -> None:
+    def apply(self, listed: Iterable[ListedWorker], *, source: str = CONFIGURATION) -> None:
         """Take over a whole worker list. Legs in flight are never touched: a worker that is not listed any more
         drains first, and one that comes back while it drains goes on with its counts.
 
@@ -194,11 +199,7 @@ class Registry:
         self._take_over()
 
     def _take_over(self) -> None:
-        wanted: dict[_Key, ListedWorker] = {}
-        sources = self._lists.items()
-        for each in self.operator.over((name, each) for name, entries in sources for each in entries):
-            wanted.setdefault((each.model, Role(each.role), each.address), each)
-        self._wanted = wanted
+        self._wanted = wanted = self._united()
         # An address that changes its role or model keeps its process, connections and column: it is added first.
         stays = {address for _, _, address in wanted}
         moved = []
@@ -222,6 +223,17 @@ class Registry:
                 self._relist(known)
         for worker in moved:
             self._delist(worker)
+
+    def _united(self) -> dict[_Key, ListedWorker]:
+        """The lists of all sources. For a worker that several know, what one says of its labels completes what those
+        before it say, and it drains if one of them says so."""
+        united: dict[_Key, ListedWorker] = {}
+        lists = self._lists.items()
+        for each in self.operator.over((source, each) for source, listed in lists for each in listed):
+            key = (each.model, Role(each.role), each.address)
+            known = united.get(key)
+            united[key] = each if known is None else known.completed(each)
+        return united
 
     def state(self, statement: Statement) -> None:
         """Take over what an operator says of a worker; legs in flight are never touched."""
@@ -330,15 +342,13 @@ class Registry:
     # Life
 
     def start(self, canary: Canary | None = None) -> None:
-        """Begin to probe the workers and to follow the sources. Not being ready in time is logged and never ends the
+        """Begin to probe the workers. Not being ready in time is logged and never ends the
         program.
 
         Args:
             canary: sends the request of the end-to-end canary, which runs only if it is configured.
         """
         self._monitor.start()
-        for source in self._sources:
-            self._spawn(self._follow(source))
         interval = self._settings.proxy.canary_interval
         if canary is not None and interval:
             self._canary = CanaryMonitor(interval=interval, canary=canary, groups=self._groups)
@@ -355,16 +365,6 @@ class Registry:
             for model, pool in self._pools[Role.GENERATION].items()
             if model in context
         ]
-
-    async def _follow(self, source: Source) -> None:
-        while True:
-            try:
-                async for listed in source.changes():
-                    self.apply(listed, source=source.name)
-                return
-            except Exception:
-                _logger.exception("the worker list %s is lost; its last state is kept", source.name)
-                await asyncio.sleep(_SOURCE_PAUSE)
 
     def _check_started(self) -> None:
         if self.ready:

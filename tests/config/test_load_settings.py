@@ -4,9 +4,11 @@ import yaml
 from full_config import EXAMPLE, PROXY_YAML
 
 from proxy.config.address import parse_worker_address
+from proxy.config.discovery.file import FileEntry
 from proxy.config.errors import ConfigError
 from proxy.config.listed_worker import ListedWorker
 from proxy.config.load import load_settings
+from proxy.config.minimal_instances import MinimalInstances
 from proxy.config.settings import ProxySettings, RouterSettings, ServerSection, Settings
 from proxy.config.sources import PROXY_KEYS, SECTION_KEYS, TOP_KEYS
 from proxy.wire.fields.own import FieldRule
@@ -107,6 +109,8 @@ def test_defaults_of_the_proxy_mapping():
         "slow_start_seconds": 10,
         "canary_interval": 0,
         "workers": (),
+        "discovery": (),
+        "minimal_instances": None,
         "topology_strict": False,
         "accept_prompt_token_ids": False,
         "worker_version": "auto",
@@ -147,6 +151,8 @@ PROXY_RESULT = ProxySettings(
             ListedWorker(*addresses("c:1"), "context", None, {"domain": "rack1", "zone": "a"}),
             ListedWorker(*addresses("g:1"), "generation", "llama"),
         ),
+        "discovery": (FileEntry(name="file", path="/run/workers.yaml", interval=2.0),),
+        "minimal_instances": MinimalInstances(2, 3),
     }
 )
 

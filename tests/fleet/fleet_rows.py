@@ -56,9 +56,16 @@ def leftovers(fleet: FleetStack) -> list[str]:
 
 def _map(fleet: FleetStack, name: str) -> mmap.mmap:
     directory = Path(f"/proc/{fleet.program.pid}/fd")
-    paths = [path for path in directory.iterdir() if f"memfd:disagg-proxy-{name}" in os.readlink(path)]
+    paths = [path for path in directory.iterdir() if f"memfd:disagg-proxy-{name}" in _target(path)]
     descriptor = os.open(paths[0], os.O_RDWR)
     try:
         return map_memory(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _target(path: Path) -> str:
+    try:
+        return os.readlink(path)
+    except FileNotFoundError:  # the process has closed it meanwhile
+        return ""

@@ -5,7 +5,9 @@ import pytest
 from worker_fakes import Clock
 
 from proxy.config.address import parse_worker_address
+from proxy.config.discovery.file import FileEntry
 from proxy.config.listed_worker import ListedWorker
+from proxy.config.minimal_instances import MinimalInstances
 from proxy.config.settings import ProxySettings, RouterSettings, ServerSection, Settings
 from proxy.errors import NotFound, NotReady
 from proxy.fleet.columns import FleetColumns, Grant
@@ -247,47 +249,64 @@ async def test_the_common_version(make_registry):
     assert registry.version is None
 
 
-# Sources
-
-
-class Feed:
-    """A source that is fed by hand; None breaks it."""
-
-    def __init__(self, name, first=()):
-        self.name = name
-        self.first = first
-        self.queue = asyncio.Queue()
-
-    def listed(self):
-        return self.first
-
-    async def changes(self):
-        while True:
-            change = await self.queue.get()
-            if change is None:
-                raise OSError("lost")
-            yield change
-
-
 async def settled(condition):
     async with asyncio.timeout(5):
         while not condition():
             await asyncio.sleep(0)
 
 
-async def test_sources_are_followed_and_united(make_registry, monkeypatch, caplog):
-    monkeypatch.setattr("proxy.workers.registry._SOURCE_PAUSE", 0.0)
-    monkeypatch.setattr("proxy.workers.monitor.HealthMonitor.start", lambda self: None)
-    one, two = Feed("one", listed("a")), Feed("two", listed("b"))
-    registry = make_registry(settings(server_start_timeout=0), sources=[one, two])
-    assert names(registry) == ["a", "b"]
-    registry.start()
-    one.queue.put_nowait(listed("c"))
-    await settled(lambda: names(registry) == ["b", "c"])
-    two.queue.put_nowait(None)
-    two.queue.put_nowait(listed("c", "d"))
-    await settled(lambda: names(registry) == ["c", "d"])
-    assert "the worker list two is lost" in caplog.text
+# Sources
+
+
+async def test_the_lists_of_several_sources_are_united(make_registry):
+    registry = make_registry(settings(["a"]))
+    registry.apply(listed("b", labels={"zone": "1"}), source="one")
+    registry.apply(listed("b", "c", labels={"zone": "2", "rack": "r"}), source="two")
+    assert names(registry) == ["a", "b", "c"]
+    assert [worker.labels for worker in registry.workers] == [
+        {},
+        {"zone": "1", "rack": "r"},
+        {"zone": "2", "rack": "r"},
+    ]
+    registry.apply([])
+    assert names(registry) == ["b", "c"]
+    registry.apply([], source="two")
+    assert names(registry) == ["b"]
+    assert registry.workers[0].labels == {"zone": "1"}
+
+
+async def test_one_source_is_enough_to_drain_a_worker(make_registry):
+    registry = make_registry(settings(["a"]))
+    answer(registry)
+    registry.apply(listed("a", draining=True), source="one")
+    assert registry.workers[0].state is State.DRAINING
+    registry.apply([], source="one")
+    assert registry.workers[0].ready
+
+
+async def test_sources_rank_as_they_are_configured(make_registry):
+    sources = tuple(FileEntry(name=name, path="/x") for name in ("one", "two"))
+    registry = make_registry(settings(discovery=sources))
+    registry.apply(listed("a", labels={"domain": "second"}), source="two")
+    registry.apply(listed("a", labels={"domain": "first"}), source="one")
+    assert registry.workers[0].domain == "first"
+
+
+@pytest.mark.parametrize(
+    ("minimal", "ready"), [((2, 1), True), ((3, 1), False), ((2, 2), False), ((0, 0), True)]
+)
+async def test_minimal_instances(make_registry, minimal, ready):
+    registry = make_registry(
+        settings(["a", "b", "c"], ["g", "h"], minimal_instances=MinimalInstances(*minimal))
+    )
+    answer(registry, "a", "b", "g")
+    assert registry.ready is ready
+
+
+async def test_minimal_instances_do_not_replace_what_requests_need(make_registry):
+    registry = make_registry(settings(["a"], ["g"], minimal_instances=MinimalInstances(0, 0)))
+    answer(registry, "g")
+    assert not registry.ready
 
 
 async def test_more_workers_than_columns(make_registry, caplog):

@@ -11,6 +11,7 @@ from proxy.errors import ProxyError
 from proxy.fleet.commands import CommandFailed, MemberAnswer
 from proxy.fleet.member import Member
 from proxy.lifecycle.commands import ADMISSION, AdmissionStatus
+from proxy.workers.discovery.discovery import DISCOVERY
 
 
 class FleetIncomplete(ProxyError):
@@ -74,6 +75,19 @@ async def ask_each(
         return await member.broadcast(command, arguments, keep=keep, addresses=addresses)
     except CommandFailed as error:
         raise FleetIncomplete(f"the processes cannot be reached: {error}") from None
+
+
+async def discovery(member: Member) -> list[dict[str, Any]]:
+    """How the sources of workers are; see `proxy.workers.discovery.follower.SourceStatus`.
+
+    Raises:
+        FleetIncomplete: the supervisor did not tell.
+    """
+    try:
+        statuses: list[dict[str, Any]] = await member.ask_central(DISCOVERY)
+    except CommandFailed as error:
+        raise FleetIncomplete(f"the sources of workers are not known: {error}") from None
+    return statuses
 
 
 async def fleet_admission(member: Member) -> FleetAdmission:

@@ -8,7 +8,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from proxy import __version__
-from proxy.endpoints.admin.fleet import ask_each, together
+from proxy.endpoints.admin.fleet import ask_each, discovery, together
 from proxy.endpoints.admin.query import read_query
 from proxy.endpoints.answer import send_json
 from proxy.fleet.member import Member
@@ -29,6 +29,7 @@ class StatusEndpoint:
             FleetIncomplete: the processes cannot be reached.
         """
         read_query(scope, ())
+        sources = await discovery(self._member)
         processes: dict[int, dict[str, Any]] = {}
         # Of the two counts of requests the admission's wins: it is about inference alone.
         admissions = await ask_each(self._member, ADMISSION)
@@ -42,6 +43,7 @@ class StatusEndpoint:
             {
                 "version": __version__,
                 **msgspec.structs.asdict(together(known)),
+                "discovery": sources,
                 "processes": [processes[index] for index in sorted(processes)],
             },
         )

@@ -3,16 +3,15 @@ sources, until it is taken back or the proxy ends."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from proxy.config.address import WorkerAddress
+from proxy.config.discovery.entry import OPERATOR
 from proxy.config.listed_worker import ListedWorker
-
-OPERATOR = "operator"
 
 Standing = Literal["listed", "draining", "removed"]
 
@@ -32,9 +31,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class OperatorSource:
-    """See `proxy.workers.discovery.source.Source` and the module's docstring. `Registry.state` feeds it."""
-
-    name = OPERATOR
+    """See the module's docstring. `Registry.state` feeds it."""
 
     def __init__(self) -> None:
         self._statements: dict[WorkerAddress, Statement] = {}
@@ -48,14 +45,8 @@ class OperatorSource:
         return self._statements.get(address) or Statement(address, "listed")
 
     def listed(self) -> Sequence[ListedWorker]:
-        """See `Source`."""
+        """All workers that operators have added."""
         return [worker for statement in self._statements.values() for worker in statement.listed]
-
-    async def changes(self) -> AsyncIterator[Sequence[ListedWorker]]:
-        """See `Source`."""
-        nothing: tuple[Sequence[ListedWorker], ...] = ()
-        for never in nothing:
-            yield never
 
     def over(self, listed: Iterable[tuple[str, ListedWorker]]) -> Iterator[ListedWorker]:
         """The entries of all sources, by their names, as operators want them."""

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 from proxy.config.listed_worker import ListedWorker
+
+
+class SourceLost(Exception):
+    """The source does not tell its workers at present; the text says why and is shown to operators only."""
 
 
 class Source(Protocol):
     """Tells which workers there are: always the whole list, never differences, so that a lost message heals.
 
     Attributes:
-        name: for logs; unique among the sources of a registry.
+        name: for metrics and logs; unique among the sources of a proxy.
+        longest_pause: seconds; after a failure it is asked again sooner at first, at this interval in the end.
     """
 
     name: str
+    longest_pause: float
 
-    def listed(self) -> Sequence[ListedWorker]:
-        """What is known at start, without waiting; may be empty."""
-        ...
+    def changes(self) -> AsyncGenerator[Sequence[ListedWorker], None]:
+        """The whole list each time it is known to be right, changed or not: the time since then is the list's age.
 
-    def changes(self) -> AsyncIterator[Sequence[ListedWorker]]:
-        """The whole list each time it changes. Ends when there will be no more changes.
+        Must never block the event loop. Ends when the list will not change any more. It is closed when the proxy ends,
+        and called anew after an exception.
 
         Raises:
-            Exception: the source is lost; the registry keeps the last list and asks again a little later.
+            SourceLost: the list is not known at present; the last one stays in force.
         """
         ...

@@ -1,0 +1,12 @@
+"""The kinds of sources. Whoever adds one adds its struct here and its class in `proxy.workers.discovery.table`."""
+
+from __future__ import annotations
+
+from proxy.config.discovery.entry import SourceEntry
+from proxy.config.discovery.file import FileEntry
+
+DiscoveryEntry = FileEntry
+"""The union of all kinds."""
+
+KINDS: dict[str, type[SourceEntry]] = {"file": FileEntry}
+"""By the value of `type`."""
