@@ -30,6 +30,7 @@ from proxy.middleware.body import BodyMiddleware
 from proxy.middleware.cors import CorsMiddleware
 from proxy.middleware.errors import ErrorsMiddleware
 from proxy.middleware.field_policy import FieldPolicyMiddleware
+from proxy.middleware.public_control import PublicControlMiddleware
 from proxy.middleware.record import RecordMiddleware, Settle
 from proxy.middleware.tracing import TracingMiddleware
 from proxy.named_files import admin_token, api_keys
@@ -67,6 +68,11 @@ def build_app(
     keys = api_keys(settings.proxy)
     if keys is not None:
         app = ApiKeyMiddleware(app, keys=keys, root_path=settings.proxy.root_path)
+    token = admin_token(settings.proxy)
+    if settings.proxy.rl_control_public and token is not None:
+        app = PublicControlMiddleware(
+            app, routes=control_routes(service), token=token, root_path=settings.proxy.root_path
+        )
     app = ErrorsMiddleware(app, timing=settings.proxy.timing_headers)
     if settings.proxy.cors_allow_origins:
         app = CorsMiddleware(app, origins=settings.proxy.cors_allow_origins)

@@ -21,10 +21,11 @@ stable `code`. A complete HTTP answer of a worker is never one of these: it keep
     ├── QueueTimeout            503     queue_timeout: nothing has been done        source proxy
     ├── Paused                  503     new requests are held back                  source proxy
     ├── Aborted                 503     ended by an operator                        source proxy
+    │   └── RequestAborted      410     aborted: this very request, by its id           source proxy
     ├── NotReady                503     not_ready, no_context_worker, no_generation_worker
     ├── WorkersBusy             429     all workers of a role refuse more load      source proxy
     ├── ShuttingDown            503     the drain's time is over                    source proxy
-    ├── NotSupported        501     unsupported: neither proxy nor workers can    source proxy
+    ├── NotSupported            501     unsupported: neither proxy nor workers can      source proxy
     ├── FleetIncomplete         502     of admin calls: not every process has done it (`proxy.endpoints.admin`)
     ├── PauseTimeout            504     of admin calls: something still runs (`proxy.endpoints.admin`)
     ├── InternalFault           500     a bug of ours                               source proxy
@@ -202,7 +203,15 @@ class Aborted(ProxyError):
     status = 503
     type = "service_unavailable"
     default_code = "aborted"
-    headers = _SOON
+    headers: tuple[tuple[bytes, bytes], ...] = _SOON
+
+
+class RequestAborted(Aborted):
+    """Somebody who may control the proxy has ended this very request: sending it again is not what they want."""
+
+    status = 410
+    type = "aborted"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class NotSupported(ProxyError):

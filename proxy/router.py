@@ -39,7 +39,7 @@ class Router:
         path: str = scope["path"]
         methods = self._routes.get(path)
         if methods is None:
-            path = path.removeprefix(self._root_path).rstrip("/") or "/"
+            path = self._normal(path)
             methods = self._routes.get(path)
             if methods is None:
                 path, methods = self._below_a_prefix(path, scope)
@@ -52,6 +52,14 @@ class Router:
             )
         scope[RECORD].route = path
         await endpoint(scope, receive, send)
+
+    def knows(self, path: str) -> bool:
+        """Whether a route has this path, whatever its methods."""
+        path = self._normal(path)
+        return path in self._routes or any(map(path.startswith, self._prefixes))
+
+    def _normal(self, path: str) -> str:
+        return path.removeprefix(self._root_path).rstrip("/") or "/"
 
     def _below_a_prefix(self, path: str, scope: Scope) -> tuple[str, Mapping[str, ASGIApp]]:
         for prefix, methods in self._prefixes.items():

@@ -280,6 +280,11 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ((rare("process_restarts", "process"), "process {{process}}"),),
             ),
             Panel("Request log: lost lines", "ops", ((rate("request_log_dropped"), "lost"),)),
+            Panel(
+                "Trainers' calls to workers",
+                "ops",
+                ((rare("fanout_calls", "path, outcome"), "{{path}} {{outcome}}"),),
+            ),
         ),
     ),
 )

@@ -9,7 +9,7 @@ workers that come back) a timer looks again while somebody waits.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Protocol
 
 from proxy.admission.board import AdmissionBoard
@@ -127,7 +127,13 @@ class Admission:
         return permit
 
     def wait(
-        self, future: asyncio.Future[Permit], *, key: str = "", size: int = 0, priority: float = 0.5
+        self,
+        future: asyncio.Future[Permit],
+        *,
+        key: str = "",
+        size: int = 0,
+        priority: float = 0.5,
+        request_id: str = "",
     ) -> Waiter:
         """Let a request wait that could not `enter`.
 
@@ -136,6 +142,7 @@ class Admission:
             key: name of the request's API key, empty without one.
             size: of its body, bytes.
             priority: 0 to 1, higher first.
+            request_id: of the request.
 
         Raises:
             KeyLimitReached, Overloaded, Paused: it may not even wait.
@@ -150,7 +157,7 @@ class Admission:
             message = "the requests that are waiting hold too much memory"
             raise self._refusal(Overloaded(message, code="queue_bytes_full"))
         self._count_key(key, 1)
-        waiter = Waiter(self, future, size=size, priority=priority, key=key)
+        waiter = Waiter(self, future, size=size, priority=priority, key=key, request_id=request_id)
         self._queue.add(waiter)
         self._serve()
         return waiter
@@ -205,6 +212,22 @@ class Admission:
             if permit.abort is not None:
                 permit.abort(error())
         return len(running)
+
+    def abort_requests(self, ids: Container[str] | None, error: Callable[[], ProxyError]) -> int:
+        """End requests of this process that run or wait; returns their number.
+
+        Args:
+            ids: of the requests; None for all.
+            error: makes the error that each of them ends with.
+        """
+        waiting = [each for each in self._queue if ids is None or each.request_id in ids]
+        running = [each for each in self._running if ids is None or each.request_id in ids]
+        for waiter in waiting:
+            waiter.abort(0, error())
+        for permit in running:
+            if permit.abort is not None:
+                permit.abort(error())
+        return len(waiting) + len(running)
 
     # Deciding
 

@@ -17,15 +17,16 @@ class Permit:
     Attributes:
         key: name of the API key, empty without one.
         in_context: its context leg has not been answered yet; `context_done` changes it.
-        abort: ends the request with an error; set by whoever runs it.
+        abort: ends the request with an error; set by whoever runs it, like `request_id`.
     """
 
-    __slots__ = ("_admission", "abort", "in_context", "key")
+    __slots__ = ("_admission", "abort", "in_context", "key", "request_id")
 
     def __init__(self, admission: Admission, key: str) -> None:
         self._admission = admission
         self.key = key
         self.in_context = True
+        self.request_id = ""
         self.abort: Callable[[ProxyError], None] | None = None
 
     def __enter__(self) -> Permit:

@@ -19,9 +19,10 @@ class Waiter:
         size: of the body that is held meanwhile, bytes.
         priority: 0 to 1, higher first.
         key: name of the API key, empty without one.
+        request_id: of the request.
     """
 
-    __slots__ = ("_admission", "_future", "key", "priority", "size")
+    __slots__ = ("_admission", "_future", "key", "priority", "request_id", "size")
 
     def __init__(
         self,
@@ -31,12 +32,14 @@ class Waiter:
         size: int,
         priority: float,
         key: str,
+        request_id: str = "",
     ) -> None:
         self._admission = admission
         self._future = future
         self.size = size
         self.priority = priority
         self.key = key
+        self.request_id = request_id
 
     async def permit(self) -> Permit:
         """Wait for the turn; whatever interrupts it, the place in the queue or the permit is given back.

@@ -21,6 +21,7 @@ def try_admit(service: Service, record: RequestRecord, watch: Watch) -> Permit |
     permit = service.admission.enter(record.key)
     if permit is not None:
         permit.abort = watch.abort
+        permit.request_id = record.request_id
     return permit
 
 
@@ -37,7 +38,11 @@ async def wait_for_permit(service: Service, record: RequestRecord, watch: Watch,
     """
     watch.check()
     waiter = service.admission.wait(
-        service.loop.create_future(), key=record.key, size=record.body_size, priority=priority
+        service.loop.create_future(),
+        key=record.key,
+        size=record.body_size,
+        priority=priority,
+        request_id=record.request_id,
     )
     record.queue_began = perf_counter()
     watch.guard(waiter, 0, "queue", service.settings.proxy.timeout_queue)
@@ -47,4 +52,5 @@ async def wait_for_permit(service: Service, record: RequestRecord, watch: Watch,
         watch.release()
         record.queue_ended = perf_counter()
     permit.abort = watch.abort
+    permit.request_id = record.request_id
     return permit

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from proxy.config.address import parse_worker_address
-from proxy.errors import Aborted
+from proxy.errors import Aborted, RequestAborted
 
 if TYPE_CHECKING:
     from proxy.lifecycle.service import Service
 
 PAUSE, RESUME, ABORT, ADMISSION = "pause", "resume", "abort", "admission"
+ABORT_REQUESTS = "abort_requests"
 KEPT_PAUSE = "pause"
 """A process that starts later takes up the newest of `pause` and `resume`."""
 HOLD_WORKERS = "hold_workers"
@@ -55,6 +56,7 @@ def register_commands(service: Service) -> None:
         (PAUSE, commands.pause),
         (RESUME, commands.resume),
         (ABORT, commands.abort),
+        (ABORT_REQUESTS, commands.abort_requests),
         (ADMISSION, commands.admission),
         (HOLD_WORKERS, commands.hold_workers),
     ):
@@ -86,6 +88,15 @@ class _Commands:
         addresses = [parse_worker_address(text) for text in msgspec.convert(arguments, list[str])]
         self._service.registry.hold(addresses)
         _logger.info("workers held by an operator: %s", ", ".join(arguments) or "none")
+
+    async def abort_requests(self, arguments: Any) -> int:
+        """`arguments`: the ids of the requests, None for all that run or wait. Answers how many were ended."""
+        ids = None if arguments is None else frozenset(arguments)
+        ended = self._service.admission.abort_requests(
+            ids, lambda: RequestAborted("the request was aborted as asked")
+        )
+        _logger.info("aborted %d requests as asked", ended)
+        return ended
 
     async def admission(self, _arguments: Any) -> dict[str, Any]:
         return self._status()

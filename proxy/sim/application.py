@@ -22,6 +22,8 @@ from proxy.sim.openapi import openapi_document
 from proxy.sim.perf import ASK_HEADER
 from proxy.sim.recorded import RecordedRequest
 from proxy.sim.reply import AnswerEnded, Reply, send_envelope, send_error
+from proxy.sim.rl_control import ROUTES as RL_ROUTES
+from proxy.sim.rl_control import serve_rl_control
 from proxy.sim.tokens import PromptError, tokenize, unpack_ids
 from proxy.sim.validation import BodyError
 
@@ -69,6 +71,8 @@ class Application:
         try:
             if worker.board.has("starting"):
                 await reply.json(_encode(STARTING), 503, STARTING_HEADERS)
+            elif worker.settings.rl_control and path in RL_ROUTES:
+                await serve_rl_control(worker, scope, await _read_body(receive), reply)
             elif inference:
                 await self._infer(path == CHAT, scope, await _read_body(receive), reply, run)
             else:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 Leg = Literal["context", "generation", "aggregated"]
-Route = Literal["inference", "health", "any"]
+Route = Literal["inference", "health", "rl_control", "any"]
 When = Literal["connection", "worker", "answer"]
 
 # kind: (what it acts on, what happens). Fields that a kind reads are named in its text.

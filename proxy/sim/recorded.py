@@ -10,7 +10,10 @@ from proxy.sim.faults import Leg
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """One request to a completions route. ``body`` is None when it was too large to keep."""
+    """One request to an inference route (with its ``leg``), or to one of those for trainers.
+
+    ``body`` is None when it was too large to keep.
+    """
 
     method: str
     path: str
@@ -18,7 +21,7 @@ class RecordedRequest:
     headers: tuple[tuple[str, str], ...]
     body: bytes | None
     size: int
-    leg: Leg
+    leg: Leg | None
 
     def json(self) -> Any:
         """The body, parsed (from msgpack when its header says so)."""

@@ -32,6 +32,7 @@ class WorkerSettings:
     tokens_per_block: int = 32
     hash_algorithm: str = "v1_block_key"  # or v2_sha256, v2_sha256_64
     allow_chat_template: bool = False
+    rl_control: bool = False  # the memory and weight routes; with `auth_key` calls must be signed
     openapi: bool = True  # False: /openapi.json is 404
     record: int = 256  # how many of the last requests are kept; 0: none
     record_bytes: int = 1 << 18  # bodies above this size are not kept

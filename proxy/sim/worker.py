@@ -65,6 +65,8 @@ class SimWorker:
         self.board = FaultBoard(settings.faults)
         self.engine = Engine(settings.speed)
         self.connections = ConnectionCounts()
+        self.control_calls: list[RecordedRequest] = []
+        self.released_memory: set[str] = set()
         self.requests: deque[RecordedRequest] = deque(maxlen=settings.record)
         self.legs: Counter[str] = Counter()
         self.statuses: Counter[int] = Counter()
@@ -213,6 +215,7 @@ class SimWorker:
     def clear_records(self) -> None:
         """Forget the recorded requests and the counts of legs and statuses."""
         self.requests.clear()
+        self.control_calls.clear()
         self.legs.clear()
         self.statuses.clear()
 

@@ -214,6 +214,12 @@ DISCOVERY_ERRORS = Metric(
     "discovery_errors", "How often a source of workers could not tell its list.", ("source",)
 )
 REQUEST_LOG_DROPPED = Metric("request_log_dropped", "Requests that the request log could not take.")
+FANOUT_CALLS = Metric(
+    "fanout_calls",
+    "Calls to single workers on behalf of a trainer: answered with a 2xx (ok), with another status (refused), or not "
+    "at all.",
+    ("path", "outcome"),
+)
 READY = Metric("ready", "1 when every process could serve a request.", kind="gauge", merge="min")
 LOOP_LAG = Metric(
     "event_loop_lag_seconds",

@@ -147,7 +147,6 @@ async def test_a_caller_who_leaves_ends_the_waiting_not_the_pause():
 @pytest.mark.parametrize(
     ("path", "param"),
     [
-        ("/admin/pause?mode=keep", "mode"),
         ("/admin/pause?mode=soon", "mode"),
         ("/admin/pause?mode=wait&mode=abort", "mode"),
         ("/admin/pause?timeout=-1", "timeout"),

@@ -9,11 +9,13 @@ from starlette.types import Receive, Scope, Send
 from proxy.endpoints.admin.fleet import FleetAdmission, FleetIncomplete, ask, fleet_admission, together
 from proxy.endpoints.admin.query import read_query, read_seconds
 from proxy.endpoints.answer import send_json
-from proxy.errors import InvalidRequest, ProxyError
+from proxy.errors import InvalidRequest, NotSupported, ProxyError
 from proxy.fleet.member import Member
 from proxy.lifecycle.commands import ABORT, KEPT_PAUSE, PAUSE, RESUME
 
 _LOOK_AGAIN = 0.03
+# vLLM's name and SGLang's for a pause in which requests stay where they are.
+_KEEPING = frozenset({"keep", "in_place", "retract"})
 
 
 class PauseTimeout(ProxyError):
@@ -37,15 +39,17 @@ class PauseEndpoint:
         """Serve a request.
 
         Raises:
-            InvalidRequest: another mode or parameter.
+            InvalidRequest, NotSupported: another mode or parameter.
             PauseTimeout, FleetIncomplete: the pause goes on as far as it has come.
         """
-        query = read_query(scope, ("mode", "timeout"))
+        await self.pause(read_query(scope, ("mode", "timeout")), receive, send)
+
+    async def pause(self, query: dict[str, str], receive: Receive, send: Send) -> None:
+        """Serve a request with these parameters. Raises as `__call__` does."""
         mode = query.get("mode", "wait")
         seconds = read_seconds(query, "timeout")
-        if mode == "keep":
-            message = "mode=keep: the workers cannot keep a request that does not run"
-            raise InvalidRequest(message, code="unsupported_value", param="mode")
+        if mode in _KEEPING:
+            raise NotSupported(f"mode={mode}: the workers cannot keep a request that does not run")
         if mode not in ("wait", "abort"):
             raise InvalidRequest("mode must be wait or abort", param="mode")
         await ask(self._member, PAUSE, keep=KEPT_PAUSE)
