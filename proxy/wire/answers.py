@@ -20,6 +20,11 @@ _TOP_LEVEL = frozenset({"prompt_token_ids", "prompt_token_ids_b64", "disaggregat
 _IN_CHOICE = frozenset({"disaggregated_params"})
 
 
+_PARAMETERS = b'"disaggregated_params":'
+_TOKEN_IDS = b'"prompt_token_ids":'
+_TOKEN_IDS_B64 = b'"prompt_token_ids_b64":'
+_BRACE, _COMMA = b"{,"
+
 _ABSENT = msgspec.Raw()  # no JSON value is empty
 
 
@@ -42,14 +47,19 @@ def clean_answer(source: bytes) -> bytes:
 
     An answer that is not a JSON object is none of ours and stays as it is.
     """
-    if (
-        b"disaggregated_params" not in source
-        and b"prompt_token_ids" not in source
-        and b"\\u00" not in source  # a letter of a name may be escaped
-    ):
+    if _names_none(source):
         return source
     cleaned = _cut_by_text(source)
     return _cut_by_walk(source) if cleaned is None else cleaned
+
+
+def _names_none(source: bytes) -> bool:
+    """Whether there is surely no hand-off member in it."""
+    return (
+        b"disaggregated_params" not in source
+        and b"prompt_token_ids" not in source
+        and b"\\u00" not in source  # a letter of a name may be escaped
+    )
 
 
 def _cut_by_text(source: bytes) -> bytes | None:
@@ -66,35 +76,34 @@ def _cut_by_text(source: bytes) -> bytes | None:
             rest = shorter
         # Each cut took one member away. If one was taken from a place where the client may see it, or a name
         # stands twice, then a member is left where none should be.
-        return None if _hand_off_members(_ANSWER.decode(rest)) else rest
+        return rest if _names_none(rest) or not _hand_off_members(_ANSWER.decode(rest)) else None
     except (msgspec.DecodeError, RecursionError):
         return None
 
 
 def _hand_off_members(answer: _Answer) -> list[tuple[bytes, msgspec.Raw]]:
-    found = [
-        (b"prompt_token_ids", answer.prompt_token_ids),
-        (b"prompt_token_ids_b64", answer.prompt_token_ids_b64),
-        (b"disaggregated_params", answer.disaggregated_params),
-    ]
-    found += [(b"disaggregated_params", choice.disaggregated_params) for choice in answer.choices or ()]
-    return [(name, value) for name, value in found if value]
+    """Names, as they are spelt in compact answers, and values."""
+    found = [(_PARAMETERS, choice.disaggregated_params) for choice in answer.choices or ()]
+    found.append((_TOKEN_IDS, answer.prompt_token_ids))
+    found.append((_TOKEN_IDS_B64, answer.prompt_token_ids_b64))
+    found.append((_PARAMETERS, answer.disaggregated_params))
+    return [member for member in found if member[1]]
 
 
-def _without(source: bytes, name: bytes, value: bytes) -> bytes | None:
+def _without(source: bytes, spelling: bytes, value: bytes) -> bytes | None:
     """Cut out the first member with this name if it has this value and no blanks stand around it.
 
     A quote behind a brace or a comma opens a string, since a letter follows it: this is a name, and no text.
     """
-    spelling = b'"' + name + b'":'
     start = source.find(spelling)
-    end = start + len(spelling) + len(value)
-    before, behind = source[start - 1 : start], source[end : end + 1]
-    if start < 1 or not source.startswith(value, start + len(spelling)):
+    behind_name = start + len(spelling)
+    if start < 1 or not source.startswith(value, behind_name):
         return None
-    if behind == b"," and before in (b"{", b","):
+    end = behind_name + len(value)
+    before, behind = source[start - 1], source[end : end + 1]
+    if behind == b"," and (before == _BRACE or before == _COMMA):
         return source[:start] + source[end + 1 :]
-    if behind == b"}" and before == b",":
+    if behind == b"}" and before == _COMMA:
         return source[: start - 1] + source[end:]
     return None
 

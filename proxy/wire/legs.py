@@ -40,23 +40,29 @@ def context_body(
         without: members that this worker does not know, unlike others of its pool.
         conversation: the encoded conversation id, for workers that take it among the parameters.
     """
-    parameters: dict[str, JSONBytes] = {
-        "request_type": b'"context_only"',
-        "disagg_request_id": b"%d" % request_id,
-    }
     known = accepted.parameters
+    parameters = b'{"request_type":"context_only","disagg_request_id":%d' % request_id
     if "schedule_style" in known:
-        parameters["schedule_style"] = CONTEXT_FIRST
+        parameters += b',"schedule_style":' + CONTEXT_FIRST
     if base64_ids and "return_prompt_token_ids_b64" in known:
-        parameters["return_prompt_token_ids_b64"] = b"true"
+        parameters += b',"return_prompt_token_ids_b64":true'
     if conversation is not None and "conversation_id" in known:
-        parameters["conversation_id"] = conversation
-    leg = {name: value for name, value in members.items() if name not in _OF_CONTEXT_LEG}
-    for name in without:
+        parameters += b',"conversation_id":%b' % conversation
+    leg = _without(members, without)
+    for name in _OF_CONTEXT_LEG:
         leg.pop(name, None)
     leg["stream"] = b"false"
-    leg["disaggregated_params"] = join_object(parameters)
+    leg["disaggregated_params"] = parameters + b"}"
     return join_object(leg)
+
+
+def _without(members: Mapping[str, JSONBytes], names: frozenset[str]) -> dict[str, JSONBytes]:
+    """A copy that lacks these members."""
+    copy = dict(members)
+    if not names.isdisjoint(copy):
+        for name in names:
+            copy.pop(name, None)
+    return copy
 
 
 def generation_parameters(
@@ -74,7 +80,7 @@ def generation_parameters(
         conversation: the encoded conversation id, for workers that take it among the parameters.
     """
     parameters: dict[str, JSONBytes] = dict(answer.parameters)
-    if accepted is not None and not accepted.takes_parameters(parameters):
+    if accepted is not None and not accepted.takes_parameters(parameters.keys()):
         parameters = {name: value for name, value in parameters.items() if accepted.takes_parameter(name)}
     if conversation is not None and "conversation_id" in parameters:
         parameters["conversation_id"] = conversation
@@ -112,9 +118,7 @@ def generation_body(
         base64_ids: the worker takes ids in base64; otherwise they are decoded for it.
         without: members that this worker does not know, unlike others of its pool.
     """
-    leg = dict(members)
-    for name in without:
-        leg.pop(name, None)
+    leg = _without(members, without)
     leg["disaggregated_params"] = join_object(parameters)
     # Completions take ids in a list only (their workers send no other form): a string would pass for text.
     if answer.token_ids is None or (not chat and first_byte(answer.token_ids) != ord("[")):

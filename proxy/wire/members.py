@@ -18,25 +18,24 @@ _OBJECT = msgspec.json.Decoder(Members)
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-class _Prefixes(dict[str, bytes]):
-    """Name -> `,"name":`. Names that are not listed are encoded each time: they are the clients' and without end."""
+class _Openings(dict[tuple[str, ...], tuple[bytes, ...]]):
+    """Names -> `{"first":`, `,"second":` and so on. Requests and answers come in few shapes, so these are kept; the
+    names are the clients', so only short ones are, and not without end."""
 
-    def __missing__(self, name: str) -> bytes:
-        return b"," + msgspec.json.encode(name) + b":"
+    def __missing__(self, names: tuple[str, ...]) -> tuple[bytes, ...]:
+        openings = tuple(b",%b:" % msgspec.json.encode(name) for name in names)
+        if openings:
+            openings = (b"{" + openings[0][1:], *openings[1:])
+        if sum(map(len, openings)) <= _LONGEST_SHAPE:
+            if len(self) == _MOST_SHAPES:
+                self.clear()
+            self[names] = openings
+        return openings
 
 
-# The members that nearly every request has.
-_PREFIXES = _Prefixes(
-    (name, b',"%b":' % name.encode())
-    for name in (
-        "model", "messages", "prompt", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k",
-        "stream", "stream_options", "seed", "stop", "tools", "tool_choice", "response_format", "logprobs",
-        "disaggregated_params", "prompt_token_ids", "prompt_token_ids_b64", "request_type", "ctx_request_id",
-        "disagg_request_id", "first_gen_tokens", "first_gen_log_probs", "first_gen_logits", "ctx_usage",
-        "encoded_opaque_state", "draft_tokens", "ctx_dp_rank", "ctx_info_endpoint", "schedule_style",
-        "return_prompt_token_ids_b64", "resolved_thinking", "conversation_params", "ignore_eos",
-    )
-)  # fmt: skip
+_LONGEST_SHAPE = 1024  # bytes
+_MOST_SHAPES = 512
+_OPENINGS = _Openings()
 
 
 def split_object(data: bytes | msgspec.Raw) -> Members:
@@ -69,28 +68,32 @@ def split_array(data: bytes | msgspec.Raw) -> list[msgspec.Raw]:
         raise MalformedJSON(str(error)) from None
 
 
-def _member_parts(members: Mapping[str, JSONBytes]) -> list[JSONBytes]:
-    """`,"a":`, `1`, `,"b":`, `2`: all parts are joined at once, since with `+` a body of 160 KB would be copied."""
-    prefixes = _PREFIXES
-    parts: list[JSONBytes] = []
-    for name, value in members.items():
-        parts += (prefixes[name], value)
+def _parts(members: Mapping[str, JSONBytes], *, more: int) -> list[JSONBytes]:
+    """`{"a":`, `1`, `,"b":`, `2` and room for `more` parts: all are joined at once, since with `+` a body of 160 KB
+    would be copied."""
+    names = tuple(members)
+    parts: list[JSONBytes] = [b""] * (2 * len(names) + more)
+    end = 2 * len(names)
+    parts[0:end:2] = _OPENINGS[names]
+    parts[1:end:2] = members.values()
     return parts
 
 
 def join_object(members: Mapping[str, JSONBytes]) -> bytes:
     """Encode an object of already encoded values."""
-    parts = _member_parts(members)
-    if not parts:
+    if not members:
         return b"{}"
-    return b"".join((b"{", bytes(parts[0])[1:], *parts[1:], b"}"))
+    parts = _parts(members, more=1)
+    parts[-1] = b"}"
+    return b"".join(parts)
 
 
 def open_object(members: Mapping[str, JSONBytes], last: str) -> bytes:
     """Encode an object up to the value of one more member, `last`: `{"a":1,"last":`."""
-    parts = _member_parts(members)
-    parts.append(_PREFIXES[last])
-    return b"".join((b"{", bytes(parts[0])[1:], *parts[1:]))
+    parts = _parts(members, more=1)
+    name = b"%b:" % msgspec.json.encode(last)
+    parts[-1] = b"," + name if members else b"{" + name
+    return b"".join(parts)
 
 
 def join_array(elements: Iterable[JSONBytes]) -> bytes:

@@ -7,7 +7,7 @@ same from a worker's own OpenAPI document, which is exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 import msgspec
 
@@ -115,9 +115,10 @@ class Accepted(msgspec.Struct, frozen=True):
         """Whether a member that a context worker returned in `disaggregated_params` may be sent."""
         return name in self.parameters or not (self.exact or name in self.refused)
 
-    def takes_parameters(self, names: Iterable[str]) -> bool:
+    def takes_parameters(self, names: Set[str]) -> bool:
         """Whether all of them may be sent."""
-        return self.parameters.issuperset(names) or all(map(self.takes_parameter, names))
+        unknown = names - self.parameters
+        return not unknown or not (self.exact or unknown & self.refused)
 
     def of_route(self, *, chat: bool) -> frozenset[str]:
         """The top-level members of a route."""

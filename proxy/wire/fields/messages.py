@@ -78,7 +78,8 @@ def rewrite_messages(draft: Draft, name: str, developer_as_system: frozenset[str
     """
     value = draft.members[name]
     rename = bool(developer_as_system) and _model(draft) in developer_as_system
-    if first_byte(value) != _BRACKET or (not rename and _nothing_to_do(draft, value)):
+    plain = not rename and messages_are_plain(value, reasoning=draft.accepted.reasoning_in_messages)
+    if plain or first_byte(value) != _BRACKET:
         return
     try:
         elements = split_array(value)
@@ -109,8 +110,9 @@ def _model(draft: Draft) -> str:
     return str(decoded(model, "model")) if model is not None else ""
 
 
-def _nothing_to_do(draft: Draft, value: msgspec.Raw) -> bool:
-    decoder = _MESSAGES if draft.accepted.reasoning_in_messages else _OLD_MESSAGES
+def messages_are_plain(value: msgspec.Raw, *, reasoning: bool) -> bool:
+    """Whether no message needs a change, for workers that take `reasoning` in messages or not."""
+    decoder = _MESSAGES if reasoning else _OLD_MESSAGES
     try:
         messages = decoder.decode(value)
     except (msgspec.DecodeError, RecursionError):

@@ -12,7 +12,7 @@ from proxy.wire.errors import InvalidField
 from proxy.wire.fields.accepted import CLIENT_TOKEN_IDS, WITHOUT_EFFECT, Accepted
 from proxy.wire.fields.draft import Draft, Unknown
 from proxy.wire.fields.engines import HAND_OFF_NAMES
-from proxy.wire.fields.messages import messages_rule
+from proxy.wire.fields.messages import messages_are_plain, messages_rule
 from proxy.wire.fields.own import FieldRule, OwnRules
 from proxy.wire.fields.rule import Rule, same
 from proxy.wire.fields.tables import ANYWHERE, NEUTRAL, Dialect, rules_of
@@ -22,6 +22,7 @@ from proxy.wire.members import NULL, Members, as_view, is_null
 _ORDINARY_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _MOST_NAMES = 20
 _OTHER = "other"
+_MESSAGES = {"messages"}
 
 
 class Applied(NamedTuple):
@@ -82,6 +83,8 @@ class FieldPolicy:
         if self._strips and chat:
             self._rules["messages"] = messages_rule(options.developer_as_system)
         self._plain = self._route - self._rules.keys() - CLIENT_TOKEN_IDS
+        self._reasoning = accepted.reasoning_in_messages
+        self._has_short_way = self._strips and not (options.developer_as_system or self._own.rules)
         self._never = HAND_OFF_NAMES | CLIENT_TOKEN_IDS
 
     @property
@@ -105,11 +108,13 @@ class FieldPolicy:
         return not self._strips or "conversation_params" in self._route
 
     def apply(self, members: Members) -> Applied:
-        """Sort the members of a request; they themselves are not changed.
+        """Sort the members of a request; they themselves are not changed, and returned if nothing is to be done.
 
         Raises:
             InvalidField: token ids from a client that may not send them, or a field that must not be dropped.
         """
+        if self._has_short_way and self._are_plain(members):
+            return Applied(members, ())
         if self._strips:
             kept = {name: value for name, value in members.items() if as_view(value) != NULL}
         else:
@@ -125,6 +130,15 @@ class FieldPolicy:
         else:
             self._check(draft)
         return Applied(draft.members, tuple(draft.dropped))
+
+    def _are_plain(self, members: Members) -> bool:
+        """Whether all members are sent as they are, which is so for most requests."""
+        others = members.keys() - self._plain
+        if others and (others != _MESSAGES or not self._chat):
+            return False
+        if NULL in map(as_view, members.values()):
+            return False
+        return not others or messages_are_plain(members["messages"], reasoning=self._reasoning)
 
     def _translate(self, draft: Draft) -> None:
         members, rules, plain, route = draft.members, self._rules, self._plain, self._route

@@ -140,7 +140,7 @@ def test_without() -> None:
     assert less.parameters == jul.parameters - {"ctx_usage"}
     assert not less.takes_parameter("ctx_usage")
     assert less.takes_parameter("of_the_future")
-    assert not less.takes_parameters(["ctx_usage", "ctx_request_id"])
+    assert not less.takes_parameters({"ctx_usage", "ctx_request_id"})
     assert not jul.without(("prompt_token_ids_b64",), chat=True).base64_ids
     assert "conversation_params" not in jul.without(("conversation_params",), chat=True).chat
     assert "conversation_params" in jul.without(("conversation_params",), chat=True).completions
