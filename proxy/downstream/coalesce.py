@@ -1,8 +1,10 @@
-"""Fewer, larger writes while the event loop is busy (`stream_coalesce_ms`, off by default).
+"""Fewer, larger writes while the event loop has something to do (`stream_coalesce_ms`, off by default).
 
-Each piece of a stream costs a write, three quarters of which is kernel time. A busy loop saves most of it by
-letting pieces of one stream wait for each other for some milliseconds; an idle one gains nothing, so there every
-piece goes out at once. The first piece of an answer never waits.
+Each piece of a stream costs a wake-up, a read and a write, three quarters of which is kernel time. Here the pieces of
+a stream wait for each other in the worker's socket: after each read the socket is left alone for some milliseconds,
+and what has come meanwhile is one piece. So nothing is buffered here, and the order and flow control are the
+kernel's. The first piece of an answer never waits, and none does while the loop is idle, where nothing would be
+gained.
 """
 
 from __future__ import annotations
@@ -15,13 +17,12 @@ from proxy.downstream.sink import RelaySink
 
 if TYPE_CHECKING:
     from proxy.downstream.cycle import RequestCycle
-    from proxy.errors import ProxyError
     from proxy.upstream.connection import WorkerConnection
 
 _SAMPLE_SECONDS = 0.05
-_BUSY_SHARE = 0.4
-# Beyond this nothing is gained by waiting.
-_ENOUGH = 16 * 1024
+# Parts of a core. Waiting makes a loop less busy: it must not end the waiting.
+_BUSY_ABOVE = 0.1
+_IDLE_BELOW = 0.02
 
 
 class LoopMeter:
@@ -40,15 +41,44 @@ class LoopMeter:
         passed = now - self._wall
         if passed >= _SAMPLE_SECONDS:
             cpu = thread_time()
-            self._busy = cpu - self._cpu > _BUSY_SHARE * passed
+            self._busy = cpu - self._cpu > (_IDLE_BELOW if self._busy else _BUSY_ABOVE) * passed
             self._wall, self._cpu = now, cpu
         return self._busy
 
 
-class CoalescingSink(RelaySink):
-    """A relay sink whose pieces wait up to `seconds` for more while the loop is busy."""
+class Gatherer:
+    """Holds the sockets of one server's streams and lets all of them go together, which costs one wake-up.
 
-    __slots__ = ("_meter", "_seconds", "_timer", "_waiting", "_waiting_size")
+    Args:
+        seconds: for which a piece waits at most.
+        meter: tells whether it is worth it.
+    """
+
+    def __init__(self, seconds: float, meter: LoopMeter) -> None:
+        self._seconds = seconds
+        self._meter = meter
+        self._held: list[CoalescingSink] = []
+
+    def hold(self, sink: CoalescingSink, source: WorkerConnection, loop: asyncio.AbstractEventLoop) -> bool:
+        """Have the socket left alone until `sink.read_on` is called; False when the loop is idle."""
+        if not self._meter.busy():
+            return False
+        if not self._held:
+            loop.call_later(self._seconds, self._release)
+        self._held.append(sink)
+        source.hold()
+        return True
+
+    def _release(self) -> None:
+        held, self._held = self._held, []
+        for sink in held:
+            sink.read_on()
+
+
+class CoalescingSink(RelaySink):
+    """A relay sink that has its source read only now and then while the loop is busy."""
+
+    __slots__ = ("_gatherer", "_held")
 
     def __init__(
         self,
@@ -58,50 +88,22 @@ class CoalescingSink(RelaySink):
         *,
         chunked: bool,
         known_length: bool = False,
-        seconds: float,
-        meter: LoopMeter,
+        gatherer: Gatherer,
     ) -> None:
         super().__init__(cycle, source, head, chunked=chunked, known_length=known_length)
-        self._seconds = seconds
-        self._meter = meter
-        self._waiting: list[bytes] = []
-        self._waiting_size = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._gatherer = gatherer
+        self._held = False
 
     def write(self, data: bytes) -> None:
         """See `proxy.upstream.connection.Sink`."""
-        if not self._waiting and (not self.first_byte_at or not self._meter.busy()):
-            super().write(data)
-            return
-        self._waiting.append(data)
-        self._waiting_size += len(data)
-        if self._waiting_size > _ENOUGH:
-            self._flush()
-        elif self._timer is None:
-            self._timer = self._cycle.protocol.loop.call_later(self._seconds, self._flush)
+        super().write(data)
+        # One read can bring several pieces; the first of them begins the wait.
+        if not self._held and self.source is not None:
+            self._held = self._gatherer.hold(self, self.source, self._cycle.protocol.loop)
 
-    def end(self, data: bytes) -> None:
-        """See `proxy.upstream.connection.Sink`."""
-        super().end(self._take() + data)
-
-    def broken(self, error: ProxyError) -> None:
-        """See `proxy.upstream.connection.Sink`."""
-        self._flush()
-        super().broken(error)
-
-    def close(self, last: bytes = b"") -> None:
-        """See `RelaySink`."""
-        self._flush()
-        super().close(last)
-
-    def _flush(self) -> None:
-        if waiting := self._take():
-            super().write(waiting)
-
-    def _take(self) -> bytes:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        waiting, self._waiting = self._waiting, []
-        self._waiting_size = 0
-        return b"".join(waiting)
+    def read_on(self) -> None:
+        """The time is over."""
+        self._held = False
+        # None after the end: the connection may serve another exchange by now.
+        if self.source is not None:
+            self.source.release()

@@ -11,7 +11,7 @@ from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from proxy.downstream.coalesce import CoalescingSink, LoopMeter
+from proxy.downstream.coalesce import CoalescingSink, Gatherer, LoopMeter
 from proxy.downstream.sink import RelaySink
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def sink_maker(coalesce_seconds: float, observe_gap: Callable[[float], None] | N
     options: dict[str, Any] = {}
     if coalesce_seconds:
         kind = CoalescingSink
-        options = {"seconds": coalesce_seconds, "meter": LoopMeter()}
+        options = {"gatherer": Gatherer(coalesce_seconds, LoopMeter())}
     if observe_gap is None:
         return partial(kind, **options)
     sampling = _sampling(kind, observe_gap)

@@ -183,6 +183,19 @@ class WorkerConnection(asyncio.Protocol):
             if not self._hold_paused:
                 self._transport.resume_reading()
 
+    def hold(self) -> None:
+        """Leave what comes in the socket until `release`, beside any pause: the consumer would rather have it at once."""
+        if not self._hold_paused and self._transport is not None and not self._transport.is_closing():
+            self._hold_paused = True
+            self._transport.pause_reading()
+
+    def release(self) -> None:
+        """End a `hold`."""
+        if self._hold_paused and self._transport is not None and not self._transport.is_closing():
+            self._hold_paused = False
+            if not self.reading_paused:
+                self._transport.resume_reading()
+
     def close(self) -> None:
         """Close an idle connection."""
         if self._transport is not None:

@@ -47,7 +47,7 @@ def context_body(
     if base64_ids and "return_prompt_token_ids_b64" in known:
         parameters += b',"return_prompt_token_ids_b64":true'
     if conversation is not None and "conversation_id" in known:
-        parameters += b',"conversation_id":%b' % conversation
+        parameters += b',"conversation_id":' + bytes(conversation)
     leg = _without(members, without)
     for name in _OF_CONTEXT_LEG:
         leg.pop(name, None)

@@ -143,3 +143,49 @@ async def test_only_reads_of_a_relay_are_timed() -> None:
     pool.loop.advance(2)
     transport.receive(b"2\r\n{}\r\n")
     assert connection.last_read == began + 2
+
+
+async def test_a_socket_that_is_held_is_not_the_consumers_pause() -> None:
+    pool = FakeConnections()
+    connection, transport = await with_head(pool)
+    connection.relay(Sink())
+    connection.hold()
+    connection.hold()
+    assert not transport.reading
+    assert not connection.reading_paused
+    connection.release()
+    connection.release()
+    assert transport.reading
+
+
+async def test_hold_and_pause_end_in_either_order() -> None:
+    pool = FakeConnections()
+    connection, transport = await with_head(pool)
+    connection.relay(Sink())
+    connection.hold()
+    connection.pause()
+    connection.release()
+    assert not transport.reading
+    connection.resume()
+    assert transport.reading
+    connection.pause()
+    connection.hold()
+    connection.resume()
+    assert not transport.reading
+    connection.release()
+    assert transport.reading
+
+
+async def test_a_closing_connection_is_neither_held_nor_released() -> None:
+    pool = FakeConnections()
+    connection, transport = await with_head(pool)
+    connection.relay(Sink())
+    connection.hold()
+    transport.close()
+    connection.release()
+    assert not transport.reading
+    other, closing = await with_head(pool)
+    other.relay(Sink())
+    closing.close()
+    other.hold()
+    assert closing.reading
