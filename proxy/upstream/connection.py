@@ -184,7 +184,7 @@ class WorkerConnection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def hold(self) -> None:
-        """Leave what comes in the socket until `release`, beside any pause: the consumer would rather have it at once."""
+        """Leave what comes in the socket until `release`, beside any pause: the consumer wants it all together."""
         if not self._hold_paused and self._transport is not None and not self._transport.is_closing():
             self._hold_paused = True
             self._transport.pause_reading()

@@ -23,7 +23,8 @@ _IN_CHOICE = frozenset({"disaggregated_params"})
 _PARAMETERS = b'"disaggregated_params":'
 _TOKEN_IDS = b'"prompt_token_ids":'
 _TOKEN_IDS_B64 = b'"prompt_token_ids_b64":'
-_BRACE, _COMMA = b"{,"
+_BEFORE_NAME = b"{,"
+_COMMA = ord(",")
 
 _ABSENT = msgspec.Raw()  # no JSON value is empty
 
@@ -101,7 +102,7 @@ def _without(source: bytes, spelling: bytes, value: bytes) -> bytes | None:
         return None
     end = behind_name + len(value)
     before, behind = source[start - 1], source[end : end + 1]
-    if behind == b"," and (before == _BRACE or before == _COMMA):
+    if behind == b"," and before in _BEFORE_NAME:
         return source[:start] + source[end + 1 :]
     if behind == b"}" and before == _COMMA:
         return source[: start - 1] + source[end:]
