@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from proxy.config.errors import ConfigError
 from proxy.config.listen import parse_listen_address
 from proxy.config.settings import Settings
 from proxy.downstream.admin_listener import AdminListener
@@ -45,6 +46,7 @@ from proxy.telemetry.model_names import ModelNames, served_models
 from proxy.telemetry.request_log import RequestLog, open_request_log
 from proxy.telemetry.service_gauges import Traffic, service_gauges
 from proxy.telemetry.tracing_setup import open_tracing
+from proxy.tokenisation.setup import open_frontend, open_tokenizer
 
 if TYPE_CHECKING:
     from proxy.telemetry.tracing import Tracing
@@ -174,6 +176,13 @@ class Application:
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         self.service = service = Service(self._settings, self._member)
+        try:
+            service.tokenizer = open_tokenizer(self._settings.proxy)
+        except ConfigError as error:
+            _logger.error("%s", error)
+            await send({"type": "lifespan.startup.failed", "message": "the tokenizer cannot be loaded"})
+            return
+        service.tokenisation = open_frontend(service.tokenizer, self._settings.proxy, self._member.row)
         gauges = Gauges(self._member.row, service_gauges(service, lambda: self.traffic()))
         try:
             request_log = open_request_log(self._settings.proxy, self._member.index, self._member.row)

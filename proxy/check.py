@@ -15,6 +15,7 @@ from proxy.config.settings import ProxySettings, Settings
 from proxy.config.values import masked
 from proxy.named_files import check_named_files
 from proxy.telemetry.tracing_setup import check_tracing
+from proxy.tokenisation.setup import open_tokenizer
 from proxy.upstream.access import WorkerAccess
 from proxy.workers.discovery.once import Found, ask_once
 from proxy.workers.discovery.table import make_sources
@@ -34,6 +35,7 @@ def run_check(settings: Settings, *, output: TextIO | None = None) -> int:
     """
     check_named_files(settings.proxy)
     check_tracing(settings)
+    open_tokenizer(settings.proxy)
     stream = output if output is not None else sys.stdout
     stream.write(f"# configuration in force ({settings.origin or 'no file'})\n")
     stream.write(_yaml(settings.resolved()))

@@ -22,6 +22,7 @@ from proxy.telemetry.logs import configure_logging
 from proxy.telemetry.names import PIECE_GAP_SECONDS
 from proxy.telemetry.series import Histogram
 from proxy.telemetry.tracing_setup import check_tracing
+from proxy.tokenisation.setup import check_tokenizer
 
 _logger = logging.getLogger("proxy")
 
@@ -35,6 +36,7 @@ def run_serve(settings: Settings, reload: Reload | None = None) -> int:
     """
     check_named_files(settings.proxy)
     check_tracing(settings)
+    check_tokenizer(settings.proxy)
     configure_logging(
         settings.proxy.log_level, settings.proxy.log_format, access_log=settings.proxy.access_log
     )

@@ -287,6 +287,27 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             ),
         ),
     ),
+    (
+        "Tokenisation by the proxy",
+        (
+            Panel(
+                "Prompts by who tokenised them",
+                "reqps",
+                ((rate("tokenisations", by="by, reason"), "{{by}} {{reason}}"),),
+                text="The reasons are why the worker did: shadow = to compare, busy = no thread was free.",
+            ),
+            Panel(
+                "Compared with the workers",
+                "reqps",
+                (
+                    (rate("tokenisation_comparisons", by="result"), "{{result}}"),
+                    (total("tokenisation_on", how="min"), "on"),
+                ),
+                text="Too many differences switch it off until the next start.",
+            ),
+            Panel("Time of one prompt", "s", quantiles("tokenisation_seconds")),
+        ),
+    ),
 )
 
 

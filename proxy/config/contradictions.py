@@ -76,6 +76,21 @@ def _unreachable_control(proxy: ProxySettings) -> Found | None:
     return None
 
 
+def _tokenising_elsewhere(proxy: ProxySettings) -> Found | None:
+    if not proxy.frontend_tokenisation:
+        return None
+    if proxy.tokenizer is None:
+        return "frontend_tokenisation", "needs tokenizer"
+    if proxy.worker_dialect != "trtllm":
+        return (
+            "frontend_tokenisation",
+            f"workers of the dialect {proxy.worker_dialect} make prompts in a way of their own",
+        )
+    if len({worker.model for worker in proxy.workers if worker.model is not None}) > 1:
+        return "frontend_tokenisation", "there is one tokenizer, and proxy.workers serve several models"
+    return None
+
+
 _RULES: tuple[Callable[[ProxySettings], Found | None], ...] = (
     _open_admin,
     _server_key_alone,
@@ -84,4 +99,5 @@ _RULES: tuple[Callable[[ProxySettings], Found | None], ...] = (
     _two_authorizations,
     _public_control,
     _unreachable_control,
+    _tokenising_elsewhere,
 )

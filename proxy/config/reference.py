@@ -90,6 +90,15 @@ _PROXY = {
     "field_rules": "own rules: list of `{field, action, ...}`; `disagg-proxy fields` shows all rules in force",
     "harmony_models": "models whose workers tokenise by themselves",
     "developer_as_system": "models whose chat templates know no role `developer`",
+    "tokenizer": "directory of the model's `tokenizer.json`, `tokenizer_config.json` and chat template, for "
+    "`/tokenize`, `/detokenize` and `frontend_tokenisation`; needs the extra `tokenize`",
+    "frontend_tokenisation": "render and tokenise prompts here and send the ids to the context workers",
+    "tokenisation_shadow": "share of the prompts that go as text all the same, so that the workers' ids are compared "
+    "with the proxy's; the first 8 of each process always do",
+    "tokenisation_max_mismatch": "share of differences among the latest 1,000 comparisons (fewer than 100 count as "
+    "100) above which the workers tokenise until the next start; each is logged, with its text at `log_level: debug` "
+    "only",
+    "tokenisation_threads": "prompts that are tokenised at once",
     "root_path": "prefix under which the proxy is reached",
     "model_aliases": "alias: served model",
     "stream_coalesce_ms": "pieces of a stream may wait this long for each other while the process is busy",

@@ -155,6 +155,13 @@ class ProxySettings(msgspec.Struct, frozen=True):
     harmony_models: tuple[Name, ...] = ()
     developer_as_system: tuple[Name, ...] = ()  # models whose chat templates know no role "developer"
 
+    # The model's tokenizer; prompts may become token ids here instead of on the context workers.
+    tokenizer: Name | None = None
+    frontend_tokenisation: bool = False
+    tokenisation_shadow: Annotated[float, Meta(ge=0, le=1)] = 0.01
+    tokenisation_max_mismatch: Annotated[float, Meta(ge=0, le=1)] = 0.01
+    tokenisation_threads: Annotated[int, Meta(ge=1, le=64)] = 2
+
     # The public side.
     root_path: str = ""
     model_aliases: Mapping[str, Name] = {}  # alias -> served model name

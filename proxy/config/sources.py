@@ -31,6 +31,8 @@ UPSTREAM_VARIABLES = {"TRTLLM_DISAGG_BENCHMARK_GEN_ONLY": "benchmark_gen_only"}
 _NOT_CONFIGURED = frozenset({"inherited", "warnings", "origin"})
 BUILT_TOP_KEYS = frozenset(Settings.__struct_fields__) - _NOT_CONFIGURED
 TOP_KEYS = BUILT_TOP_KEYS | not_built_keys("") | NO_EFFECT_ROWS.keys()
+# Upstream has a key of this name for its workers.
+_OF_WORKERS_TOO = frozenset({"tokenizer"})
 PROXY_KEYS = frozenset(ProxySettings.__struct_fields__) | not_built_keys("proxy")
 ROUTER_KEYS = frozenset(RouterSettings.__struct_fields__) | not_built_keys("router")
 
@@ -83,7 +85,7 @@ def _add_file(layers: Layers, path: str) -> None:
         entry = Entry(value, path)
         if name in TOP_KEYS:
             layers.top[name] = entry
-        elif name in PROXY_KEYS:
+        elif name in PROXY_KEYS - _OF_WORKERS_TOO:
             raise _misplaced(name, f'belongs under "proxy": proxy.{name}', entry)
         elif closest(name, TOP_KEYS | SECTION_KEYS | {"proxy"}) not in {None, name}:
             raise unknown_key(name, name, TOP_KEYS | SECTION_KEYS | {"proxy"}, entry)

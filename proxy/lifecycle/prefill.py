@@ -23,7 +23,9 @@ from proxy.workers.worker import Role
 if TYPE_CHECKING:
     from proxy.config.address import WorkerAddress
     from proxy.lifecycle.passage import Passage
+    from proxy.tokenisation.frontend import FrontendTokenisation, Prompt
     from proxy.upstream.connection import Answer
+    from proxy.wire.fields.accepted import Accepted
 
 
 async def prefill(passage: Passage) -> ContextAnswer | Answer:
@@ -39,9 +41,11 @@ async def prefill(passage: Passage) -> ContextAnswer | Answer:
     retries = passage.service.settings.max_retries
     last: ContextAnswer | Answer | LegFault | None = None
     fresh = taught = False
+    tokenisation = passage.service.tokenisation
+    prompt = None if tokenisation is None else await _tokenised(passage, tokenisation)
     while True:
         try:
-            last = await _send(passage, failed, fresh=fresh)
+            last = await _send(passage, failed, prompt, fresh=fresh)
             if isinstance(last, ContextAnswer):
                 break
             if not taught and passage.learn(last, record.context_worker):
@@ -77,21 +81,36 @@ async def prefill(passage: Passage) -> ContextAnswer | Answer:
             break
     if isinstance(last, LegFault):
         raise last
+    if tokenisation is not None and prompt is not None and isinstance(last, ContextAnswer):
+        tokenisation.compare(prompt, last.token_ids, record.request_id)
     return last
 
 
-async def _send(passage: Passage, failed: list[WorkerAddress], *, fresh: bool) -> ContextAnswer | Answer:
+async def _tokenised(passage: Passage, tokenisation: FrontendTokenisation) -> Prompt | None:
+    """The prompt, unless the worker is to tokenise."""
+    service, request = passage.service, passage.request
+    if service.is_harmony(request):
+        return None
+    accepted = service.registry.capabilities.common
+    return await tokenisation.prompt(request.members, accepted, chat=request.chat)
+
+
+async def _send(
+    passage: Passage, failed: list[WorkerAddress], prompt: Prompt | None, *, fresh: bool
+) -> ContextAnswer | Answer:
     service, record = passage.service, passage.record
     record.disagg_request_id = service.request_ids.mint()
     reservation = passage.pool(Role.CONTEXT).reserve(passage.placement, avoid=failed)
     with reservation as worker:
+        accepted = service.accepted(worker)
         body = context_body(
             passage.request.members,
             record.disagg_request_id,
-            service.accepted(worker),
+            accepted,
             base64_ids=service.base64_ids(passage.request),
             without=service.withheld(worker, passage.request),
             conversation=passage.request.conversation,
+            token_ids=_ids_for(prompt, accepted),
         )
         record.context_worker = worker
         record.context_sent, record.context_done = perf_counter(), 0.0
@@ -104,6 +123,13 @@ async def _send(passage: Passage, failed: list[WorkerAddress], *, fresh: bool) -
             retry_after=retry_after_seconds(answer.head.get(b"retry-after")),
         )
         return read
+
+
+def _ids_for(prompt: Prompt | None, accepted: Accepted) -> bytes | None:
+    """The ids for a worker, unless it is one of those that would refuse them."""
+    if prompt is None or (prompt.chat and not accepted.base64_ids):
+        return None
+    return prompt.ids
 
 
 def _read(passage: Passage, answer: Answer) -> ContextAnswer:

@@ -24,6 +24,8 @@ from proxy.workers.worker import Role
 if TYPE_CHECKING:
     from proxy.config.listed_worker import ListedWorker
     from proxy.config.settings import Settings
+    from proxy.tokenisation.frontend import FrontendTokenisation
+    from proxy.tokenisation.tokenizer import PromptTokenizer
     from proxy.wire.request import InferenceRequest
     from proxy.workers.worker import Worker
 
@@ -40,6 +42,8 @@ class Service:
         orphans: hand-offs whose clients have left.
         retry_budget: how many legs may be sent again.
         request_ids: mints `disagg_request_id`s.
+        tokenizer: the model's, if one is configured.
+        tokenisation: prompts become token ids here, if that is configured.
         draining: the process is about to end; it says that it is not ready and still serves.
         node_id: the part of the ids that tells proxies apart; from the configuration, else random.
     """
@@ -65,6 +69,8 @@ class Service:
             generation=lambda: self._batch_sizes(Role.GENERATION),
         )
         self.draining = False
+        self.tokenizer: PromptTokenizer | None = None
+        self.tokenisation: FrontendTokenisation | None = None
 
     @property
     def ready(self) -> bool:
@@ -108,6 +114,8 @@ class Service:
         """End the drains of orphans, forget the sources of workers and close all connections to the workers."""
         if self.discovery is not None:
             await self.discovery.close()
+        if self.tokenisation is not None:
+            self.tokenisation.close()
         await self.orphans.close()
         await self.registry.close()
 

@@ -121,7 +121,12 @@ class Application:
             await send_envelope(reply, "chat_template cannot be supplied per request on this server")
             return
         try:
-            request = read_inference(body, chat=chat, wants_metrics=headers.get(ASK_HEADER) == b"1")
+            request = read_inference(
+                body,
+                chat=chat,
+                wants_metrics=headers.get(ASK_HEADER) == b"1",
+                prompt_ids=worker.settings.prompt_ids,
+            )
             await serve(worker, request, reply, run, headers.get(AUTH_HEADER))
         except (RequestError, PromptError, HandoffError) as error:
             await send_envelope(reply, str(error))

@@ -9,7 +9,8 @@ import msgspec
 
 from proxy.sim.answer import Wishes, wishes_of
 from proxy.sim.faults import Leg
-from proxy.sim.tokens import PromptError, prompts_of
+from proxy.sim.settings import PromptIds
+from proxy.sim.tokens import PromptError, brings_ids, pack_ids, prompts_of
 
 LEGS: dict[str, Leg] = {
     "context_only": "context",
@@ -56,7 +57,9 @@ class Inference:
         return sum(len(prompt) for prompt in self.prompts) // 4
 
 
-def read_inference(body: dict[str, Any], *, chat: bool, wants_metrics: bool) -> Inference:
+def read_inference(
+    body: dict[str, Any], *, chat: bool, wants_metrics: bool, prompt_ids: PromptIds | None = None
+) -> Inference:
     """Read what the legs need. Raises `RequestError` or `proxy.sim.tokens.PromptError`."""
     params = body.get("disaggregated_params") or {}
     if params and params["request_type"].lower() not in LEGS:
@@ -68,7 +71,11 @@ def read_inference(body: dict[str, Any], *, chat: bool, wants_metrics: bool) -> 
     if body.get("n", 1) > MOST_CHOICES:
         raise RequestError(f"n must be at most {MOST_CHOICES}")
     try:
-        prompts, wishes = prompts_of(body), wishes_of(body)
+        if prompt_ids is None or brings_ids(body):
+            prompts = prompts_of(body)
+        else:
+            prompts = [pack_ids(prompt_ids(body))]
+        wishes = wishes_of(body)
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         # Parts that no model checks: tool calls of messages, JSON schemas.
         raise RequestError(f"the request cannot be read: {error!r}") from error

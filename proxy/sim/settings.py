@@ -1,10 +1,14 @@
 """The settings of one simulated worker."""
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from proxy.sim.engine import Speed
 from proxy.sim.faults import FaultLike
+
+PromptIds = Callable[[Mapping[str, Any]], Iterable[int]]
+"""From a request's body to the ids of its prompt."""
 
 Transceiver = Literal["full", "cpp", "python", "none"]
 
@@ -33,6 +37,7 @@ class WorkerSettings:
     hash_algorithm: str = "v1_block_key"  # or v2_sha256, v2_sha256_64
     allow_chat_template: bool = False
     rl_control: bool = False  # the memory and weight routes; with `auth_key` calls must be signed
+    prompt_ids: PromptIds | None = None  # tokenizes requests that bring no ids; None: see `proxy.sim.tokens`
     openapi: bool = True  # False: /openapi.json is 404
     record: int = 256  # how many of the last requests are kept; 0: none
     record_bytes: int = 1 << 18  # bodies above this size are not kept

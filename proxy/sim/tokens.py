@@ -150,6 +150,13 @@ def _arguments(arguments: Any) -> str:
     return arguments
 
 
+def brings_ids(body: Mapping[str, Any]) -> bool:
+    """Whether the prompt is given as ids."""
+    if "messages" in body:
+        return body.get("prompt_token_ids") is not None or bool(body.get("prompt_token_ids_b64"))
+    return isinstance(body["prompt"], list)
+
+
 def prompts_of(body: Mapping[str, Any]) -> list[bytes]:
     """Every prompt of a body as int32 bytes: one for chat, one or more for completions.
 

@@ -227,6 +227,26 @@ LOOP_LAG = Metric(
     kind="gauge",
     merge="process",
 )
+TOKENISATIONS = Metric(
+    "tokenisations",
+    "Prompts of context legs by who made their token ids, the proxy or the worker, and why the worker did.",
+    ("by", "reason"),
+)
+TOKENISATION_SECONDS = Metric(
+    "tokenisation_seconds",
+    "How long prompts took to become token ids in the proxy, waiting for a thread included.",
+    kind="histogram",
+    buckets=SHORT,
+)
+TOKENISATION_COMPARISONS = Metric(
+    "tokenisation_comparisons", "Prompts whose token ids were compared with the worker's.", ("result",)
+)
+TOKENISATION_ON = Metric(
+    "tokenisation_on",
+    "1 when every process would send token ids of its own; 0 when one has switched it off because of differences.",
+    kind="gauge",
+    merge="min",
+)
 PROCESSES = Metric("processes", "Processes that serve.", kind="gauge")
 PROCESS_RESTARTS = Metric(
     "process_restarts", "Processes that ended unasked and were started again.", ("process",)

@@ -9,6 +9,7 @@ from proxy.telemetry import names
 from proxy.telemetry.admission_metrics import admission_metrics
 from proxy.telemetry.discovery_metrics import discovery_metrics
 from proxy.telemetry.gauges import Sample, Source
+from proxy.telemetry.tokenisation_metrics import tokenisation_metrics
 from proxy.telemetry.worker_metrics import by_role, worker_metrics
 
 Traffic = Callable[[], tuple[int, int]]
@@ -45,4 +46,5 @@ def service_gauges(service: Service, traffic: Traffic) -> list[tuple[names.Metri
         *admission_metrics(service),
         *worker_metrics(registry),
         *(discovery_metrics(service.discovery) if service.discovery is not None else ()),
+        *tokenisation_metrics(service),
     ]

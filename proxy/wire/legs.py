@@ -29,6 +29,7 @@ def context_body(
     base64_ids: bool,
     without: frozenset[str] = _NOTHING,
     conversation: JSONBytes | None = None,
+    token_ids: JSONBytes | None = None,
 ) -> bytes:
     """The context leg.
 
@@ -39,6 +40,8 @@ def context_body(
         base64_ids: ask for the prompt's token ids in base64, if the worker knows it.
         without: members that this worker does not know, unlike others of its pool.
         conversation: the encoded conversation id, for workers that take it among the parameters.
+        token_ids: the encoded ids of the prompt, so that the worker need not tokenise: a string of base64 for chat, an
+            array for completions.
     """
     known = accepted.parameters
     parameters = b'{"request_type":"context_only","disagg_request_id":%d' % request_id
@@ -51,6 +54,8 @@ def context_body(
     leg = _without(members, without)
     for name in _OF_CONTEXT_LEG:
         leg.pop(name, None)
+    if token_ids is not None:
+        leg["prompt_token_ids_b64" if "messages" in leg else "prompt"] = token_ids
     leg["stream"] = b"false"
     leg["disaggregated_params"] = parameters + b"}"
     return join_object(leg)

@@ -14,6 +14,7 @@ import base64
 import os
 import sys
 from array import array
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ from proxy.wire.members import JSONBytes
 _BASE64_MEMBER = b'"prompt_token_ids_b64":"'
 _ARRAY_MEMBER = b'"prompt_token_ids":['
 _IN_ARRAY = b"0123456789,- \t\r\n"
+_IDS = msgspec.json.Decoder(list[int])
 
 # Below this size the plain split is as fast.
 WORTH_CUTTING = 2048
@@ -73,8 +75,38 @@ def _cut(answer: bytes, name: str, start: int, end: int) -> Cut:
     return Cut(name, memoryview(answer)[start:end], nonce, remainder)
 
 
+def ids_of(value: JSONBytes) -> list[int]:
+    """Decode ids: an array, or base64 of little-endian int32 (TRT#15698), encoded as JSON.
+
+    Raises:
+        BrokenHandOff: it is neither.
+    """
+    encoded = bytes(value)
+    try:
+        if encoded.startswith(b"["):
+            return _IDS.decode(encoded)
+        ids = array("i", base64.b64decode(encoded[1:-1], validate=True))
+    except (msgspec.MsgspecError, ValueError):
+        raise BrokenHandOff("the token ids are neither an array nor base64 of int32") from None
+    if sys.byteorder == "big":
+        ids.byteswap()
+    return ids.tolist()
+
+
+def base64_of_ids(ids: Sequence[int]) -> bytes:
+    """Encode ids as a JSON string of base64, as workers read `prompt_token_ids_b64`.
+
+    Raises:
+        OverflowError: an id has more than 32 bits.
+    """
+    packed = array("i", ids)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return b'"' + base64.b64encode(packed.tobytes()) + b'"'
+
+
 def array_of_base64(value: JSONBytes) -> bytes:
-    """Decode ids in base64 (little-endian int32, TRT#15698) into a JSON array: for workers that know no base64.
+    """Decode ids in base64 into a JSON array: for workers that know no base64.
 
     Args:
         value: the encoded string, with its quotes.
@@ -82,10 +114,4 @@ def array_of_base64(value: JSONBytes) -> bytes:
     Raises:
         BrokenHandOff: it is not base64 of whole numbers.
     """
-    try:
-        ids = array("i", base64.b64decode(bytes(value)[1:-1], validate=True))
-    except ValueError:
-        raise BrokenHandOff("prompt_token_ids_b64 of the context answer is not base64 of int32") from None
-    if sys.byteorder == "big":
-        ids.byteswap()
-    return msgspec.json.encode(ids.tolist())
+    return msgspec.json.encode(ids_of(value))

@@ -350,3 +350,15 @@ class TestWorkersThatKnowLess:
             assert json.loads(body)["disaggregated_params"].get("conversation_id") == expected
         answer = read_context_answer(dump(chat_answer(params=parameters(conversation_id=None))))
         assert generation_parameters(answer, conversation=b'"c"')["conversation_id"] == b'"c"'
+
+
+def test_ids_of_the_proxys_own() -> None:
+    body = json.loads(
+        context_body(members(**CLIENT), 1, ACCEPTED[JUL], base64_ids=True, token_ids=b'"AQAAAA=="')
+    )
+    assert body["prompt_token_ids_b64"] == "AQAAAA=="
+    assert body["messages"] == CLIENT["messages"]
+    client = split_object(b'{"model":"m","prompt":"text"}')
+    assert json.loads(context_body(client, 1, ACCEPTED[OLD], base64_ids=False, token_ids=b"[1,2]"))[
+        "prompt"
+    ] == [1, 2]

@@ -1,0 +1,1 @@
+"""The proxy's own tokenizer: the extra `tokenize`. Only `proxy.tokenisation.setup` may be imported without it."""
