@@ -1,6 +1,5 @@
 """The commands of compose.yaml as processes, each service on a loopback address of its own in place of its name."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -12,12 +11,12 @@ from typing import Any
 import httpx
 import pytest
 from compose_files import load, mounts
+from loopback import network
 from program import Program, eventually
 
 PROMTOOL = shutil.which("promtool")
 SECONDS = 60.0
-# Others may run the same test on this machine.
-NETWORK = f"127.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 250}"
+NETWORK = network(1)
 
 
 class Stack:
