@@ -18,7 +18,7 @@ from proxy.telemetry.tracing_setup import check_tracing
 from proxy.tokenisation.setup import open_tokenizer
 from proxy.upstream.access import WorkerAccess
 from proxy.workers.discovery.once import Found, ask_once
-from proxy.workers.discovery.table import make_sources
+from proxy.workers.discovery.table import check_sources, make_sources
 from proxy.workers.probe import ProbeResult, control_client, probe_worker
 
 _HEADINGS = ("role", "address", "health", "version", "model", "latency", "detail")
@@ -36,6 +36,7 @@ def run_check(settings: Settings, *, output: TextIO | None = None) -> int:
     check_named_files(settings.proxy)
     check_tracing(settings)
     open_tokenizer(settings.proxy)
+    check_sources(settings)
     stream = output if output is not None else sys.stdout
     stream.write(f"# configuration in force ({settings.origin or 'no file'})\n")
     stream.write(_yaml(settings.resolved()))

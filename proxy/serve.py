@@ -23,6 +23,7 @@ from proxy.telemetry.names import PIECE_GAP_SECONDS
 from proxy.telemetry.series import Histogram
 from proxy.telemetry.tracing_setup import check_tracing
 from proxy.tokenisation.setup import check_tokenizer
+from proxy.workers.discovery.table import check_sources
 
 _logger = logging.getLogger("proxy")
 
@@ -37,6 +38,7 @@ def run_serve(settings: Settings, reload: Reload | None = None) -> int:
     check_named_files(settings.proxy)
     check_tracing(settings)
     check_tokenizer(settings.proxy)
+    check_sources(settings)
     configure_logging(
         settings.proxy.log_level, settings.proxy.log_format, access_log=settings.proxy.access_log
     )

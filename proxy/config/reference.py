@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from proxy.config.discovery.dns import DnsEntry
 from proxy.config.discovery.file import FileEntry
 from proxy.config.not_built import NO_EFFECT, render_markdown
 from proxy.config.settings import ProxySettings, RouterSettings, Settings
@@ -137,6 +138,27 @@ _FILE = {
     "interval": "seconds between two looks at it",
 }
 
+_ROLE = {
+    **_SOURCE,
+    "role": "`context`, `generation` or `mixed`, of all its workers",
+    "model": "as in `workers`",
+    "labels": "as in `workers`",
+    "scheme": "`http` or `https`",
+}
+_DNS = {
+    **_ROLE,
+    "name": "in metrics and logs; unset = `dns:` and what is looked up",
+    "host": "each of its addresses (A, AAAA) is a worker",
+    "port": "of all of them",
+    "srv": "instead of `host` and `port`: each target of the lowest priority is a worker, known by its name",
+    "family": "`auto` (IPv4 if there is any, so that a worker with both is not two), `ipv4`, `ipv6` or `both`",
+    "nameservers": "`address` or `address:port`; unset = those of /etc/resolv.conf",
+    "shortest": "seconds; the records' time to live counts as at least this",
+    "longest": "and at most this",
+    "timeout": "for one look-up",
+    "when_empty": "a name that does not exist or has no records: `keep` the last list, or `remove` all",
+}
+
 _STRUCTS: tuple[tuple[str, str, type[msgspec.Struct], dict[str, str]], ...] = (
     ("Top level", "Keys of `trtllm-serve disaggregated`.", Settings, _TOP),
     ("`router` of a section", "", RouterSettings, _ROUTER),
@@ -152,6 +174,7 @@ _STRUCTS: tuple[tuple[str, str, type[msgspec.Struct], dict[str, str]], ...] = (
         FileEntry,
         _FILE,
     ),
+    ("`proxy.discovery`, `type: dns`", "Needs the extra `dns`.", DnsEntry, _DNS),
 )
 _NOT_KEYS = frozenset({"proxy", "inherited", "warnings", "origin"})
 

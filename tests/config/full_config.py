@@ -75,7 +75,10 @@ PROXY_YAML = {
         {"url": "c:1", "role": "context", "model": None, "labels": {"domain": "rack1", "zone": "a"}},
         {"url": "g:1", "role": "generation", "model": "llama", "labels": {}},
     ],
-    "discovery": [{"type": "file", "name": "file", "path": "/run/workers.yaml", "interval": 2.0}],
+    "discovery": [
+        {"type": "file", "name": "file", "path": "/run/workers.yaml", "interval": 2.0},
+        {"type": "dns", "role": "context", "host": "ctx", "port": 8001, "labels": {"zone": "a"}},
+    ],
     "minimal_instances": {"context_servers": 2, "generation_servers": 3},
     "topology_strict": True,
     "accept_prompt_token_ids": True,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from proxy.config.discovery.dns import parse_nameserver
 from proxy.config.discovery.file import FileEntry
 from proxy.config.errors import ConfigError
 from proxy.config.minimal_instances import MinimalInstances
@@ -31,7 +32,7 @@ def test_names_come_of_the_type_unless_they_are_given(load):
     [
         ("discovery: {type: file}", "proxy.discovery ="),
         ("discovery: [file]", "proxy.discovery[0]"),
-        ("discovery: [{path: /a}]", "proxy.discovery[0].type = null: expected one of file"),
+        ("discovery: [{path: /a}]", "proxy.discovery[0].type = null: expected one of file, dns"),
         ("discovery: [{type: [1]}]", "proxy.discovery[0].type"),
         ("discovery: [{type: etc}]", 'proxy.discovery[0].type = "etc": expected one of file'),
         ("discovery: [{type: file}]", "proxy.discovery[0].path: is missing"),
@@ -49,6 +50,18 @@ def test_names_come_of_the_type_unless_they_are_given(load):
             'proxy.discovery[1].name = "file": there is a source "file" already',
         ),
         ("discovery: [{type: file, path: /a, name: configuration}]", "another name"),
+        ("discovery: [{type: dns, role: context}]", "expected either host or srv"),
+        ("discovery: [{type: dns, host: a, port: 1}]", "discovery[0].role: is missing"),
+        ("discovery: [{type: dns, role: context, host: a, srv: b, port: 1}]", "expected either host or srv"),
+        ("discovery: [{type: dns, role: context, host: a}]", "host needs port"),
+        ("discovery: [{type: dns, role: context, srv: a, port: 1}]", "srv has its own ports"),
+        ("discovery: [{type: dns, role: context, host: a, port: 0}]", "between 1 and 65535"),
+        ("discovery: [{type: dns, role: ctx, host: a, port: 1}]", "one of context, generation, mixed"),
+        ("discovery: [{type: dns, role: mixed, host: a, port: 1, shortest: 40}]", "shortest is longer"),
+        (
+            "discovery: [{type: dns, role: mixed, host: a, port: 1, nameservers: [ns]}]",
+            "'ns' is not the address",
+        ),
         ("minimal_instances: 3", "proxy.minimal_instances = 3: expected a mapping"),
         ("minimal_instances: {context: 1}", "unknown key"),
         ("minimal_instances: {context_servers: -1}", "of at least 0"),
@@ -56,6 +69,19 @@ def test_names_come_of_the_type_unless_they_are_given(load):
 )
 def test_mistakes(load, text, says):
     assert says in mistake(load, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("10.0.0.10", ("10.0.0.10", 53)),
+        ("10.0.0.10:5353", ("10.0.0.10", 5353)),
+        ("fd00::10", ("fd00::10", 53)),
+        ("[fd00::10]:5353", ("fd00::10", 5353)),
+    ],
+)
+def test_name_servers(text, meaning):
+    assert parse_nameserver(text) == meaning
 
 
 def test_minimal_instances(load):

@@ -4,6 +4,7 @@ import yaml
 from full_config import EXAMPLE, PROXY_YAML
 
 from proxy.config.address import parse_worker_address
+from proxy.config.discovery.dns import DnsEntry
 from proxy.config.discovery.file import FileEntry
 from proxy.config.errors import ConfigError
 from proxy.config.listed_worker import ListedWorker
@@ -156,7 +157,10 @@ PROXY_RESULT = ProxySettings(
             ListedWorker(*addresses("c:1"), "context", None, {"domain": "rack1", "zone": "a"}),
             ListedWorker(*addresses("g:1"), "generation", "llama"),
         ),
-        "discovery": (FileEntry(name="file", path="/run/workers.yaml", interval=2.0),),
+        "discovery": (
+            FileEntry(name="file", path="/run/workers.yaml", interval=2.0),
+            DnsEntry(name="dns:ctx", role="context", host="ctx", port=8001, labels={"zone": "a"}),
+        ),
         "minimal_instances": MinimalInstances(2, 3),
     }
 )

@@ -42,6 +42,7 @@ async def test_workers_come_and_go_and_nothing_is_lost(
     admin = tmp_path / "admin.sock"
     fleet, path = start(start_fleet, tmp_path, processes, decode_ms=2.0, admin_listen=f"unix:{admin}")
     first, second, spare = fleet.cluster.context_workers
+    await asyncio.to_thread(eventually, fleet.metrics, what="an answer")
     assert fleet.get("/health")[0] == 503
     write(path, [first, second])
     await asyncio.to_thread(fleet.wait_ready)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from proxy.config.discovery.dns import DnsEntry
 from proxy.config.discovery.entry import SourceEntry
 from proxy.config.discovery.file import FileEntry
 
-DiscoveryEntry = FileEntry
+DiscoveryEntry = FileEntry | DnsEntry
 """The union of all kinds."""
 
-KINDS: dict[str, type[SourceEntry]] = {"file": FileEntry}
+KINDS: dict[str, type[SourceEntry]] = {"file": FileEntry, "dns": DnsEntry}
 """By the value of `type`."""
