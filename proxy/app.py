@@ -20,6 +20,7 @@ from proxy.endpoints.health import ReadyEndpoint, live
 from proxy.endpoints.inference import InferenceEndpoint
 from proxy.endpoints.metrics import MetricsEndpoint
 from proxy.endpoints.models import ModelsEndpoint
+from proxy.endpoints.single_leg import SingleLegEndpoint
 from proxy.fleet.member import Member, SoleMember
 from proxy.lifecycle.commands import register_commands
 from proxy.lifecycle.service import Service
@@ -47,6 +48,7 @@ from proxy.telemetry.request_log import RequestLog, open_request_log
 from proxy.telemetry.service_gauges import Traffic, service_gauges
 from proxy.telemetry.tracing_setup import open_tracing
 from proxy.tokenisation.setup import open_frontend, open_tokenizer
+from proxy.workers.worker import Role
 
 if TYPE_CHECKING:
     from proxy.telemetry.tracing import Tracing
@@ -110,6 +112,7 @@ def _admin_listener(service: Service) -> AdminListener | None:
 def _routes(service: Service, metrics: MetricsEndpoint, tracing: Tracing | None) -> Routes:
     ready = ReadyEndpoint(service)
     return {
+        **_pass_through(service, tracing),
         "/v1/chat/completions": {
             "POST": _inference(service, tracing, path="/v1/chat/completions", chat=True)
         },
@@ -125,6 +128,20 @@ def _routes(service: Service, metrics: MetricsEndpoint, tracing: Tracing | None)
     }
 
 
+def _pass_through(service: Service, tracing: Tracing | None) -> Routes:
+    return {
+        route.path: dict.fromkeys(
+            route.methods,
+            _traced(SingleLegEndpoint(service, path=route.path, role=Role(route.role)), tracing),
+        )
+        for route in service.settings.proxy.pass_through
+    }
+
+
+def _traced(app: ASGIApp, tracing: Tracing | None) -> ASGIApp:
+    return TracingMiddleware(app, tracing=tracing) if tracing is not None else app
+
+
 def _inference(service: Service, tracing: Tracing | None, *, path: str, chat: bool) -> ASGIApp:
     """An inference route with the middlewares that only such routes need, outermost last."""
     settings = service.settings
@@ -138,7 +155,7 @@ def _inference(service: Service, tracing: Tracing | None, *, path: str, chat: bo
     if needs:
         app = AffinityMiddleware(app, needs=needs)
     app = BodyMiddleware(app, max_bytes=settings.proxy.max_body_bytes)
-    return TracingMiddleware(app, tracing=tracing) if tracing is not None else app
+    return _traced(app, tracing)
 
 
 class Application:

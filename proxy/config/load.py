@@ -16,6 +16,7 @@ from proxy.config.minimal_instances import MinimalInstances
 from proxy.config.nested import read_struct
 from proxy.config.not_built import NO_EFFECT_ROWS, find_not_built, not_built_keys, refusal
 from proxy.config.otlp import read_otlp
+from proxy.config.pass_through_list import read_pass_through
 from proxy.config.sections import SECTIONS, read_section
 from proxy.config.settings import ProxySettings, Settings
 from proxy.config.sources import SECTION_KEYS, Layers, read_layers, unknown_key
@@ -39,7 +40,7 @@ _REFUSED_MAPPINGS = {
 
 # Keys with a reader of their own.
 _READ_APART = frozenset(
-    {*SECTIONS, "otlp_config", "workers", "discovery", "minimal_instances", "field_rules"}
+    {*SECTIONS, "otlp_config", "workers", "discovery", "minimal_instances", "field_rules", "pass_through"}
 )
 
 
@@ -76,6 +77,7 @@ def load_settings(
         discovery=read_discovery("proxy.discovery", layers.proxy.get("discovery")),
         minimal_instances=_read_minimal_instances(layers.proxy.get("minimal_instances")),
         field_rules=read_field_rules("proxy.field_rules", layers.proxy.get("field_rules")),
+        pass_through=read_pass_through("proxy.pass_through", layers.proxy.get("pass_through")),
     )
     _refuse_contradictions(proxy, layers.proxy, warnings)
     inherited = {key: entry.value for key, entry in layers.inherited.items() if key not in SECTION_KEYS}

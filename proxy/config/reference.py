@@ -102,6 +102,8 @@ _PROXY = {
     "tokenisation_threads": "prompts that are tokenised at once",
     "root_path": "prefix under which the proxy is reached",
     "model_aliases": "alias: served model",
+    "pass_through": "further routes of the workers: list of `{path, role, methods}`, each served in one leg by a "
+    "worker of the role (`generation`), for these methods (`[POST]`)",
     "stream_coalesce_ms": "pieces of a stream may wait this long for each other while the process is busy",
     "api_keys_file": "one `name:key` or `name:sha256=<hex>` a line; read again when it changes",
     "admin_listen": "`host:port` or `unix:/path` of the admin routes",

@@ -16,6 +16,7 @@ from proxy.config.address import WorkerAddress
 from proxy.config.discovery.kinds import DiscoveryEntry
 from proxy.config.listed_worker import ListedWorker, RoleName
 from proxy.config.minimal_instances import MinimalInstances
+from proxy.config.pass_through import PassThroughRoute
 from proxy.config.scalars import (
     Bytes,
     Count,
@@ -165,6 +166,7 @@ class ProxySettings(msgspec.Struct, frozen=True):
     # The public side.
     root_path: str = ""
     model_aliases: Mapping[str, Name] = {}  # alias -> served model name
+    pass_through: tuple[PassThroughRoute, ...] = ()
     stream_coalesce_ms: Annotated[float, Meta(ge=0)] = 0.0
 
     # Who may do what. Files with secrets are read again when they change.
@@ -287,6 +289,7 @@ class Settings(msgspec.Struct, frozen=True):
         proxy["workers"] = [_plain_worker(worker) for worker in self.proxy.workers]
         proxy["discovery"] = [msgspec.to_builtins(entry) for entry in self.proxy.discovery]
         proxy["minimal_instances"] = msgspec.to_builtins(self.proxy.minimal_instances)
+        proxy["pass_through"] = [route.plain() for route in self.proxy.pass_through]
         proxy["field_rules"] = [rule.plain() for rule in self.proxy.field_rules]
         plain["proxy"] = proxy
         return plain

@@ -14,6 +14,7 @@ from msgspec import inspect
 from proxy.config.errors import ConfigError
 from proxy.config.forwarded import parse_forwarded_header
 from proxy.config.listen import check_listen_address
+from proxy.config.paths import parse_path
 from proxy.config.settings import MASK, SECRET_KEYS
 from proxy.config.yaml_file import parse_yaml, require_text_keys
 
@@ -114,13 +115,6 @@ def parse_root_path(text: str) -> str:
     if "?" in path or "#" in path:
         raise ValueError("a path prefix has no query and no fragment")
     return path
-
-
-def parse_path(text: str) -> str:
-    """Check a route's path such as `/v1/embeddings`; raises `ValueError`."""
-    if not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", text):
-        raise ValueError(f"{text!r} is not a path such as /v1/embeddings")
-    return text
 
 
 def parse_origin(text: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from proxy.errors import InvalidRequest
 from proxy.lifecycle.context_first import serve_context_first
+from proxy.lifecycle.deadline import read_deadline
 from proxy.lifecycle.headers import Headers, to_workers
 from proxy.lifecycle.keep_alive import kept_alive
 from proxy.lifecycle.passage import Passage
@@ -17,8 +17,6 @@ from proxy.middleware.body import REQUEST_BODY, RequestBody
 from proxy.middleware.cors import RESPONSE_HEADERS
 from proxy.wire.fields.policy import header_value
 from proxy.wire.request import read_request
-
-_TIMEOUT_HEADER = b"x-request-timeout-ms"
 
 
 class InferenceEndpoint:
@@ -73,7 +71,7 @@ class InferenceEndpoint:
                 own=self._service.registry.access.key_line,
             ),
             response_headers=response_headers,
-            total=self._total(scope["headers"]),
+            total=read_deadline(scope["headers"], self._service.settings.proxy.timeout_total),
             priority=self._priority(scope["headers"], body),
             placement=body.placement,
         )
@@ -89,14 +87,3 @@ class InferenceEndpoint:
         if self._service.settings.proxy.queue_order == "fifo":
             return DEFAULT_PRIORITY
         return read_priority(headers, given)
-
-    def _total(self, headers: Headers) -> float:
-        """Seconds for the whole request: `timeout_total`, which a client may shorten by a header; 0 = no limit."""
-        limit = self._service.settings.proxy.timeout_total
-        for name, value in headers:
-            if name == _TIMEOUT_HEADER:
-                if not value.isdigit() or int(value) == 0:
-                    raise InvalidRequest("x-request-timeout-ms must be a positive number of milliseconds")
-                asked = int(value) / 1000
-                return min(limit, asked) if limit else asked
-        return limit

@@ -16,7 +16,7 @@ class Leg:
 
     Args:
         worker: where to.
-        target: path and query string.
+        head: the beginning of the request's head, up to `headers`.
         headers: encoded header lines that are the same for all legs of the request.
         watch: ends the leg when the client leaves or the deadline passes.
         phase, seconds: name and length of that deadline.
@@ -25,13 +25,13 @@ class Leg:
         sent: the request has been handed to a connection: the worker may have seen it.
     """
 
-    __slots__ = ("_headers", "_phase", "_seconds", "_target", "_watch", "connection", "sent", "worker")
+    __slots__ = ("_head", "_headers", "_phase", "_seconds", "_watch", "connection", "sent", "worker")
 
     def __init__(
-        self, worker: Worker, target: bytes, headers: bytes, watch: Watch, *, phase: str, seconds: float
+        self, worker: Worker, head: bytes, headers: bytes, watch: Watch, *, phase: str, seconds: float
     ) -> None:
         self.worker = worker
-        self._target = target
+        self._head = head
         self._headers = headers
         self._watch = watch
         self._phase = phase
@@ -85,7 +85,7 @@ class Leg:
         for piece in body:
             length += len(memoryview(piece))
         head = b"%b%bcontent-length: %d\r\n\r\n" % (
-            self.worker.request_head(self._target),
+            self._head,
             self._headers,
             length,
         )

@@ -142,7 +142,8 @@ class Passage:
 
     def leg(self, worker: Worker, headers: bytes, phase: str, seconds: float) -> Leg:
         """A leg of this request; see `Leg`."""
-        return Leg(worker, self.target, headers, self.watch, phase=phase, seconds=seconds)
+        head = worker.request_head(self.target)
+        return Leg(worker, head, headers, self.watch, phase=phase, seconds=seconds)
 
     async def pause(
         self, pool: WorkerPool, failed: Collection[WorkerAddress], last: Answer | LegFault

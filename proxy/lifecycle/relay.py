@@ -52,7 +52,7 @@ async def _relay(passage: Passage, leg: Leg, head: ResponseHead, reservation: Re
     except asyncio.CancelledError:
         # The drain's time is over.
         watch.abort(ClientGone("the proxy is stopping"))
-        await _break_off(passage, ShuttingDown("the proxy is stopping"))
+        await _break_off(passage, ShuttingDown("the proxy is stopping"), head)
         raise
     except Exception:  # a server whose `send` raises what ASGI does not know
         watch.abort(ClientGone("the client cannot be reached"))
@@ -73,7 +73,7 @@ async def _relay(passage: Passage, leg: Leg, head: ResponseHead, reservation: Re
     else:
         if isinstance(error, LegFault):
             error.source = Source.GENERATION
-        await _break_off(passage, error)
+        await _break_off(passage, error, head)
 
 
 def _through(passage: Passage, head: ResponseHead) -> Through | None:
@@ -83,9 +83,12 @@ def _through(passage: Passage, head: ResponseHead) -> Through | None:
     return partial(RewritingSink, rewriters=Rewriters(passage.rewriters), fail=passage.watch.abort)
 
 
-async def _break_off(passage: Passage, error: ProxyError) -> None:
-    """The status has been sent: an error event tells the client, unless it would land inside an event."""
-    if passage.client.between_events:
+async def _break_off(passage: Passage, error: ProxyError, head: ResponseHead) -> None:
+    """The status has been sent: an error event tells the client, unless it would land inside an event or the answer
+    has no events."""
+    if not (head.get(b"content-type") or b"").startswith(b"text/event-stream"):
+        await passage.client.break_off(None)
+    elif passage.client.between_events:
         await passage.client.break_off(sse.event(error_body(error)))
     else:
         passage.record.cut_inside_event = True

@@ -61,14 +61,19 @@ class BodyMiddleware:
             members = split_object(body)
         except MalformedJSON as error:
             raise InvalidRequest(f"the body is not a JSON object: {error}", code="invalid_json") from None
-        relay = (scope.get("extensions") or {}).get(EXTENSION)
-        client = RelayClient(relay) if relay is not None else PlainClient(receive, send)
+        client = client_of(scope, receive, send)
         scope[REQUEST_BODY] = RequestBody(members, client, members.get("priority"))
         del body, members  # this frame lives as long as the answer; see `Passage.forget_prompt`
         try:
             await self._app(scope, receive, send)
         finally:
             client.close()
+
+
+def client_of(scope: Scope, receive: Receive, send: Send) -> Client:
+    """Who sent a request, after its body has been read: nobody calls `receive` again."""
+    relay = (scope.get("extensions") or {}).get(EXTENSION)
+    return RelayClient(relay) if relay is not None else PlainClient(receive, send)
 
 
 async def read_body(receive: Receive, most: int) -> bytes:

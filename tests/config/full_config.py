@@ -98,6 +98,7 @@ PROXY_YAML = {
     "tokenisation_threads": 3,
     "root_path": "/llm",
     "model_aliases": {"gpt-4": "llama"},
+    "pass_through": [{"path": "/v1/embeddings", "role": "context", "methods": ["POST", "GET"]}],
     "stream_coalesce_ms": 5,
     "timing_headers": False,
     "request_log_dir": "/var/log/requests",

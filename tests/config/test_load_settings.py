@@ -10,6 +10,7 @@ from proxy.config.errors import ConfigError
 from proxy.config.listed_worker import ListedWorker
 from proxy.config.load import load_settings
 from proxy.config.minimal_instances import MinimalInstances
+from proxy.config.pass_through import PassThroughRoute
 from proxy.config.settings import ProxySettings, RouterSettings, ServerSection, Settings
 from proxy.config.sources import PROXY_KEYS, SECTION_KEYS, TOP_KEYS
 from proxy.wire.fields.own import FieldRule
@@ -127,6 +128,7 @@ def test_defaults_of_the_proxy_mapping():
         "developer_as_system": (),
         "root_path": "",
         "model_aliases": {},
+        "pass_through": (),
         "stream_coalesce_ms": 0,
         "timing_headers": True,
         "request_log_dir": None,
@@ -151,6 +153,7 @@ PROXY_RESULT = ProxySettings(
             FieldRule("foo", "rename", to="seed"),
         ),
         "rl_fanout_paths": ("/update_weights",),
+        "pass_through": (PassThroughRoute("/v1/embeddings", "context", ("POST", "GET")),),
         "forward_headers": ("x-tenant",),
         "cors_allow_origins": ("https://example.com:8443",),
         "workers": (

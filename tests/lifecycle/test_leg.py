@@ -38,7 +38,8 @@ class World:
         )
 
     def leg(self, seconds: float = 10) -> Leg:
-        return Leg(self.worker, b"/t?q", b"x-a: 1\r\n", self.watch, phase="context", seconds=seconds)
+        head = self.worker.request_head(b"/t?q")
+        return Leg(self.worker, head, b"x-a: 1\r\n", self.watch, phase="context", seconds=seconds)
 
     def start(self, *, fresh: bool = False) -> tuple[Leg, asyncio.Task[Any]]:
         leg = self.leg()

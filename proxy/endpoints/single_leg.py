@@ -1,0 +1,117 @@
+"""Routes that one worker serves in one leg: those of `proxy.pass_through`.
+
+The body goes to the worker as it came, JSON or not. Of a JSON object the proxy reads `model`, which chooses among the
+workers and may be an alias, and takes out what must not come from clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from proxy.lifecycle.deadline import read_deadline
+from proxy.lifecycle.headers import Headers, to_workers
+from proxy.lifecycle.passage import Passage
+from proxy.lifecycle.priority import DEFAULT_PRIORITY, read_priority
+from proxy.lifecycle.record import RECORD, RequestRecord
+from proxy.lifecycle.service import Service
+from proxy.lifecycle.single_leg import SingleLeg
+from proxy.middleware.body import client_of, read_body
+from proxy.middleware.cors import RESPONSE_HEADERS
+from proxy.wire.errors import MalformedJSON
+from proxy.wire.fields.engines import HAND_OFF_NAMES
+from proxy.wire.fields.policy import header_value
+from proxy.wire.members import join_object, split_object
+from proxy.wire.request import InferenceRequest
+from proxy.workers.worker import Role
+
+NEVER_FROM_CLIENTS = HAND_OFF_NAMES | {"prompt_token_ids"}
+_ABOUT_THE_BODY = frozenset({b"content-type", b"content-encoding", b"accept"})
+_TEXT = msgspec.json.Decoder(str)
+
+
+class SingleLegEndpoint:
+    """One such route.
+
+    Args:
+        service: what all requests share.
+        path: of the route, here and on the workers.
+        role: whose workers are asked.
+    """
+
+    def __init__(self, service: Service, *, path: str, role: Role) -> None:
+        self._service = service
+        self._proxy = service.settings.proxy
+        self._path = path.encode()
+        self._role = role
+        self._forwarded = _ABOUT_THE_BODY.union(name.encode() for name in self._proxy.forward_headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request.
+
+        Raises:
+            ProxyError: nothing has been sent; the errors middleware answers.
+        """
+        record: RequestRecord = scope[RECORD]
+        body = await read_body(receive, self._proxy.max_body_bytes)
+        record.body_size = len(body)
+        body = self._read(body, record)
+        response_headers: Headers = [(b"x-request-id", record.request_id.encode())]
+        response_headers += scope.get(RESPONSE_HEADERS, ())
+        if record.dropped:
+            response_headers.append((b"x-disagg-proxy-dropped", header_value(record.dropped)))
+        query: bytes = scope["query_string"]
+        head_only = scope["method"] == "HEAD"
+        fifo = self._proxy.queue_order == "fifo"
+        client = client_of(scope, receive, send)
+        passage = Passage(
+            self._service,
+            InferenceRequest(members={}, chat=False, model=record.model, stream=False, include_usage=False),
+            client,
+            record,
+            target=self._path + b"?" + query if query else self._path,
+            headers=to_workers(
+                scope["headers"],
+                record.request_id,
+                forwarded=self._forwarded,
+                own=self._service.registry.access.key_line,
+            ),
+            response_headers=response_headers,
+            total=read_deadline(scope["headers"], self._proxy.timeout_total),
+            priority=DEFAULT_PRIORITY if fifo else read_priority(scope["headers"], None),
+        )
+        method = "GET" if head_only else scope["method"]
+        try:
+            await SingleLeg(passage, self._role, method, body, streams=not head_only).serve()
+        finally:
+            client.close()
+
+    def _read(self, body: bytes, record: RequestRecord) -> bytes:
+        """Note the model and what is taken out; the body for the worker."""
+        try:
+            members = split_object(body)
+        except MalformedJSON:
+            return body  # whatever it is, the worker will say
+        dropped = tuple(name for name in members if name in NEVER_FROM_CLIENTS)
+        model = _text(members.get("model"))
+        alias = self._proxy.model_aliases.get(model)
+        record.model, record.dropped = model, dropped
+        if alias is None and not dropped:
+            return body
+        if alias is not None:
+            members["model"] = msgspec.Raw(msgspec.json.encode(alias))
+        return join_object(_without(members, dropped))
+
+
+def _without(members: dict[str, msgspec.Raw], names: Collection[str]) -> dict[str, msgspec.Raw]:
+    return {name: value for name, value in members.items() if name not in names}
+
+
+def _text(value: msgspec.Raw | None) -> str:
+    """A string, empty when it is none."""
+    try:
+        return "" if value is None else _TEXT.decode(value)
+    except msgspec.DecodeError:
+        return ""
