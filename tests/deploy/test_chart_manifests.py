@@ -111,13 +111,9 @@ def test_selectors_find_their_own_pods_and_no_others(rendered: Rendered) -> None
     for each, _ in rendered.pod_templates():
         assert found_by(each["spec"]["selector"]["matchLabels"]) == {each["metadata"]["name"]}
     for service in rendered.all("Service"):
-        expected = {
-            each["metadata"]["name"]
-            for each, template in rendered.pod_templates()
-            if template["metadata"]["labels"].get("disagg-proxy/role")
-            == service["spec"]["selector"].get("disagg-proxy/role")
+        assert found_by(service["spec"]["selector"]) == {
+            service["metadata"]["name"].removesuffix("-headless")
         }
-        assert found_by(service["spec"]["selector"]) == expected != set()
 
 
 def test_ports_have_the_names_that_are_asked_for(rendered: Rendered) -> None:

@@ -91,6 +91,7 @@ def test_a_misspelt_value_is_refused(chart: Chart, path: str) -> None:
         ({"workers.context": [{"name": "Upper", "model": "m"}]}, "/workers/context/0/name"),
         ({"workers.context": [{"name": "a" * 17, "model": "m"}]}, "/workers/context/0/name"),
         ({"workers.context": [{"name": "a", "gpu": 1}]}, "/workers/context/0"),
+        ({"workers.context": [{"name": "headless", "model": "m"}]}, "/workers/context/0/name"),
         ({"keda.timeToFirstToken.quantile": 95}, "/keda/timeToFirstToken/quantile"),
         ({"probes.liveness.path": "/"}, "/probes/liveness"),
     ],
@@ -117,6 +118,12 @@ GROUP = {"name": "a", "model": "m"}
         (
             {"config.proxy.api_keys_file": "/keys", "apiKeysSecret.name": "keys"},
             "config.proxy.api_keys_file: another value",
+        ),
+        ({"config.disagg_cluster": {"cluster_uri": "http://llm:8000"}}, "the storage is that of one pod"),
+        ({"workers.foundBy": "disagg_cluster"}, "needs config.disagg_cluster"),
+        (
+            {"workers.context": [{**GROUP, "scaled": True}]},
+            "a list knows no workers that something else scales",
         ),
         ({"workers.context": [{"name": "a"}]}, 'group "a" has no model'),
         ({"workers.context": [GROUP], "workers.generation": [GROUP]}, 'two groups are called "a"'),

@@ -8,6 +8,7 @@ import yaml
 from chart import EXAMPLES, NAME, NAMESPACE, Chart, Manifest, Rendered
 from chart_options import OPTIONS
 
+from proxy.config.discovery.dns import DnsEntry
 from proxy.config.discovery.file import FileEntry
 from proxy.config.listed_worker import ListedWorker
 from proxy.config.load import load_settings
@@ -79,7 +80,7 @@ def test_workers_are_listed_beside_others(chart: Chart, tmp_path: Path) -> None:
     }
     workers = listed(chart.render(**values), tmp_path)
     assert [worker.address.port for worker in workers] == [1, 1, 8000, 9000, 9000]
-    workers = listed(chart.render(**values, **{"workers.listed": False}), tmp_path)
+    workers = listed(chart.render(**values, **{"workers.foundBy": "config"}), tmp_path)
     assert [worker.address.text for worker in workers] == ["near:1", "far:1"]
 
 
@@ -226,3 +227,22 @@ def test_more_workers_restart_no_proxy(chart: Chart) -> None:
         return chart.render(**{"workers.context": [group]}).workload
 
     assert proxies(1) == proxies(2)
+
+
+def test_workers_that_dns_tells(chart: Chart, tmp_path: Path) -> None:
+    rendered = chart.render(**OPTIONS["workers_by_dns"])
+    (tmp_path / "config.yaml").write_text(rendered.config_text)
+    settings = load_settings(str(tmp_path / "config.yaml"), overrides={}, environ={})
+    assert settings.warnings == ()
+    for source in settings.proxy.discovery:
+        assert isinstance(source, DnsEntry)
+        group = groups(rendered)[source.name]
+        service = rendered.get("Service", group["spec"]["serviceName"])
+        assert source.host == f"{service['metadata']['name']}.{NAMESPACE}.svc.cluster.local"
+        assert source.port == container(group)["ports"][0]["containerPort"]
+        assert source.role == service["metadata"]["labels"]["disagg-proxy/role"]
+        assert source.labels == ({"domain": "rack.1"} if source.name == "b" else {})
+    assert len(settings.proxy.discovery) == 2
+    assert "replicas" not in groups(rendered)["a"]["spec"]
+    assert groups(rendered)["b"]["spec"]["replicas"] == 1
+    assert not [each for each in rendered.all("ConfigMap") if each["metadata"]["name"] == f"{NAME}-workers"]

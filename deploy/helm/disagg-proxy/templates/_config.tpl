@@ -9,9 +9,8 @@
   {{- end -}}
 {{- end -}}
 {{- $proxy = merge $proxy $implied -}}
-{{- if include "disagg-proxy.listsWorkers" . -}}
-  {{- $source := dict "type" "file" "name" "chart" "path" "/etc/disagg-proxy-workers/workers.yaml" -}}
-  {{- $_ := set $proxy "discovery" (append (default (list) $proxy.discovery) $source) -}}
+{{- with include "disagg-proxy.sources" . | fromYamlArray -}}
+  {{- $_ := set $proxy "discovery" (concat (default (list) $proxy.discovery) .) -}}
 {{- end -}}
 {{- $_ := set $config "proxy" $proxy -}}
 {{- toYaml $config -}}

@@ -23,6 +23,13 @@
 {{- if and .Values.tls.clientCertificates (not .Values.tls.secretName) -}}
   {{- fail "tls.clientCertificates needs tls.secretName" -}}
 {{- end -}}
+{{- if and (eq .Values.workers.foundBy "disagg_cluster") (not .Values.config.disagg_cluster) -}}
+  {{- fail "workers.foundBy: disagg_cluster needs config.disagg_cluster" -}}
+{{- end -}}
+{{- $uri := dig "cluster_uri" "" (default (dict) .Values.config.disagg_cluster) -}}
+{{- if and (hasPrefix "http" $uri) (gt ($most | int) 1) -}}
+  {{- fail "config.disagg_cluster: with an http uri the storage is that of one pod, and the others would know no workers: use an etcd, or one replica" -}}
+{{- end -}}
 {{- $domains := dict -}}
 {{- range .Values.workers.computeDomains }}{{ $_ := set $domains .name true }}{{ end -}}
 {{- $names := dict -}}
@@ -32,6 +39,9 @@
     {{- $_ := set $names .name true -}}
     {{- $group := include "disagg-proxy.group" (dict "root" $ "role" $role "group" .) | fromYaml -}}
     {{- if not $group.model }}{{ fail (printf "workers.%s: group %q has no model, nor have workers.defaults" $role .name) }}{{ end -}}
+    {{- if and $group.scaled (eq $.Values.workers.foundBy "list") -}}
+      {{- fail (printf "workers.%s: group %q: a list knows no workers that something else scales; choose another workers.foundBy" $role .name) -}}
+    {{- end -}}
     {{- if and $group.computeDomain (not (hasKey $domains $group.computeDomain)) -}}
       {{- fail (printf "workers.%s: group %q: workers.computeDomains has none called %q" $role .name $group.computeDomain) -}}
     {{- end -}}

@@ -2,6 +2,9 @@
 {{- define "disagg-proxy.group" -}}
 {{- $group := mergeOverwrite (deepCopy .root.Values.workers.defaults) (deepCopy .group) -}}
 {{- $options := deepCopy (default (dict) (get .root.Values.workers.roleOptions .role)) -}}
+{{- if eq .root.Values.workers.foundBy "disagg_cluster" -}}
+  {{- $_ := set $options "disagg_cluster" .root.Values.config.disagg_cluster -}}
+{{- end -}}
 {{- $_ := set $group "options" (mergeOverwrite $options $group.options) -}}
 {{- $_ := set $group "role" .role -}}
 {{- $_ := set $group "fullname" (printf "%s-%s" (include "disagg-proxy.fullname" .root) $group.name) -}}
@@ -19,23 +22,45 @@
 {{- toYaml $groups -}}
 {{- end }}
 
+{{/* "true" when the proxies get a file with the urls of the workers. */}}
 {{- define "disagg-proxy.listsWorkers" -}}
-{{- if and .Values.workers.listed (or .Values.workers.context .Values.workers.generation) }}true{{ end -}}
+{{- if and (eq .Values.workers.foundBy "list") (or .Values.workers.context .Values.workers.generation) }}true{{ end -}}
 {{- end }}
 
-{{/* The list for the proxies: one url per pod. */}}
+{{/* The host name behind which all pods of a group are. Takes {root, group}. */}}
+{{- define "disagg-proxy.groupHost" -}}
+{{- printf "%s.%s.svc.%s" .group.fullname .root.Release.Namespace .root.Values.clusterDomain -}}
+{{- end }}
+
+{{/* That file: one url per pod. */}}
 {{- define "disagg-proxy.workerList" -}}
 {{- $workers := list -}}
 {{- range $group := include "disagg-proxy.groups" . | fromYamlArray -}}
-  {{- $zone := printf "%s-%s.%s.svc.%s" (include "disagg-proxy.fullname" $) $group.role $.Release.Namespace $.Values.clusterDomain -}}
+  {{- $host := include "disagg-proxy.groupHost" (dict "root" $ "group" $group) -}}
   {{- range $index := until (int $group.replicas) -}}
-    {{- $url := printf "http://%s-%d.%s:%d" $group.fullname $index $zone (int $group.port) -}}
+    {{- $url := printf "http://%s-%d.%s:%d" $group.fullname $index $host (int $group.port) -}}
     {{- $worker := dict "url" $url "role" $group.role -}}
     {{- with $group.domain }}{{ $_ := set $worker "labels" (dict "domain" .) }}{{ end -}}
     {{- $workers = append $workers $worker -}}
   {{- end -}}
 {{- end -}}
 {{- toYaml $workers -}}
+{{- end }}
+
+{{/* Entries of config.proxy.discovery for the chart's workers. */}}
+{{- define "disagg-proxy.sources" -}}
+{{- $sources := list -}}
+{{- if include "disagg-proxy.listsWorkers" . -}}
+  {{- $sources = append $sources (dict "type" "file" "name" "chart" "path" "/etc/disagg-proxy-workers/workers.yaml") -}}
+{{- else if eq .Values.workers.foundBy "dns" -}}
+  {{- range $group := include "disagg-proxy.groups" . | fromYamlArray -}}
+    {{- $host := include "disagg-proxy.groupHost" (dict "root" $ "group" $group) -}}
+    {{- $source := dict "type" "dns" "name" $group.name "role" $group.role "host" $host "port" $group.port -}}
+    {{- with $group.domain }}{{ $_ := set $source "labels" (dict "domain" .) }}{{ end -}}
+    {{- $sources = append $sources $source -}}
+  {{- end -}}
+{{- end -}}
+{{- toYaml $sources -}}
 {{- end }}
 
 {{/* Takes {root, group}. */}}
@@ -161,7 +186,14 @@ command:
 args:
   - {{ $group.model | quote }}
   - --host
+  {{- if eq .root.Values.workers.foundBy "disagg_cluster" }}
+  # The address that the worker registers.
+  - $(POD_IP)
+  - --server_role
+  - {{ upper $group.role }}
+  {{- else }}
   - 0.0.0.0
+  {{- end }}
   - --port
   - {{ $group.port | toString | quote }}
   - {{ $group.optionsFlag }}
