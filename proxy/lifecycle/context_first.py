@@ -119,6 +119,6 @@ async def _finish(passage: Passage, answer: ContextAnswer) -> None:
         if passage.rewriters:
             body = Rewriters(passage.rewriters).answer(body)
     headers = [(b"content-type", content_type)]
-    if passage.worker_metrics is not None:
+    if passage.worker_metrics is not None and not request.stream:
         headers += combined(passage.worker_metrics, [], passage.record)
     await passage.respond(200, headers, body)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from proxy.lifecycle.worker_timing import MetricsEvent
 from proxy.wire.usage import context_usage
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def choose_rewriters(
         usage = context_usage(answer.usage)
         if usage is not None:
             chosen.append(usage)
+    if passage.worker_metrics is not None and passage.request.stream:
+        chosen.append(MetricsEvent(passage.worker_metrics, passage.record))
     return tuple(chosen)
 
 

@@ -34,7 +34,7 @@ KINDS: dict[str, tuple[When, str]] = {
     # before the answer
     "slow_first_byte": ("answer", "waits `seconds` before the status line"),
     "informational": ("answer", "sends a `status` (default 103) answer before the real one"),
-    "oversized_headers": ("answer", "adds a header of `size` bytes (default 65536)"),
+    "oversized_headers": ("answer", "adds a header of `size` bytes (default 131072)"),
     # within the answer
     "truncated_json": ("answer", "sends the first half of the JSON text as a complete answer"),
     "cut": (
@@ -77,7 +77,7 @@ class Fault(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     inside: bool = False
     with_reset: bool = False  # cut: RST in place of FIN
     seconds: float | None = None
-    size: int = 65_536
+    size: int = 131_072
     handoff: Literal["absent", "null", "null_ids"] | None = None
     finish_reason: str | None = "stop"
 

@@ -21,10 +21,15 @@ def metrics_of(inference: Inference, offset: float) -> dict[str, str]:
         ("server_kv_transfer", inference.kv_transfer_seconds),
     )
     start_end = f"server-start;ts={inference.arrival + offset:.6f}, server-end;ts={end + offset:.6f}"
-    return {
+    forward = f"forward;dur={(first - inference.arrival) * 1000:.3f}"
+    metrics = {
         "Server-Timing": ", ".join(f"{name};dur={seconds * 1000:.3f}" for name, seconds in phases),
         "X-TRTLLM-Start-End-Time": start_end,
+        "X-TRTLLM-Step-Metrics": f"server-step-0-{forward}",
     }
+    if inference.leg != "generation":
+        metrics["X-TRTLLM-Ctx-Chunk-Metrics"] = f"server-ctx-chunk-0-{forward}"
+    return metrics
 
 
 def metrics_headers(inference: Inference, offset: float) -> list[tuple[bytes, bytes]]:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 _START_OF_HEAD = b"HTTP/1."
 _END_OF_HEAD = b"\r\n\r\n"
-# What h11 and nginx take for a whole header section.
-_MAX_HEAD = 64 * 1024
+# 80 KiB of them can be the metrics for which a client has asked (`x-trtllm-return-metrics`).
+_MAX_HEAD = 128 * 1024
 _HOLD_LIMIT = 256 * 1024
 
 

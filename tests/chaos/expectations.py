@@ -196,13 +196,13 @@ MATRIX: dict[str, Row] = {
     "ctx-cut": _context({"kind": "cut"}, DISCONNECTED, 2, 2, 2),
     "ctx-cut-reset": _context({"kind": "cut", "with_reset": True}, DISCONNECTED, 2, 2, 2),
     "ctx-stall": _context({"kind": "stall"}, LATE, 1, 1),
-    "ctx-oversized-headers": _context({"kind": "oversized_headers", "size": 70_000}, BROKEN, 2, 2),
+    "ctx-oversized-headers": _context({"kind": "oversized_headers", "size": 140_000}, BROKEN, 2, 2),
     # Context leg: unusual but sound
     "ctx-no-token-ids": _context({"kind": "missing_ids"}, WORKS, 1),
     "ctx-slow": _context({"kind": "slow_first_byte", "seconds": 0.1}, WORKS, 1),
     "ctx-1xx": _context({"kind": "informational"}, WORKS, 1),
     "ctx-100": _context({"kind": "informational", "status": 100}, WORKS, 1),
-    "ctx-large-headers": _context({"kind": "oversized_headers", "size": 50_000}, WORKS, 1),
+    "ctx-large-headers": _context({"kind": "oversized_headers", "size": 100_000}, WORKS, 1),
     "ctx-chunk-extensions": _context({"kind": "chunk_extensions"}, WORKS, 1),
     "ctx-trailers": _context({"kind": "trailers"}, WORKS, 1),
     "ctx-close": _context({"kind": "close"}, WORKS, 1),
@@ -230,7 +230,7 @@ MATRIX: dict[str, Row] = {
     # Generation leg: broken answers
     "gen-garbage": _again({"kind": "garbage"}, GEN_BROKEN),
     "gen-null": _again({"kind": "null_body"}, GEN_BROKEN),
-    "gen-oversized-headers": _again({"kind": "oversized_headers", "size": 70_000}, GEN_BROKEN, left=0),
+    "gen-oversized-headers": _again({"kind": "oversized_headers", "size": 140_000}, GEN_BROKEN, left=0),
     "gen-html": _generation(_status(200, HTML, "text/html"), _passes(200, HTML, "text/html"),
                             _passes(200, HTML, "text/html"), left=(1, 1)),
     # Half of the JSON text under a length that says so is a complete answer; streams have no such fault.
@@ -255,7 +255,7 @@ MATRIX: dict[str, Row] = {
     "gen-pause": _final({"kind": "stall", "after_events": _AFTER, "seconds": 0.1}, WORKS),
     "gen-1xx": _final({"kind": "informational"}, WORKS),
     "gen-100": _final({"kind": "informational", "status": 100}, WORKS),
-    "gen-large-headers": _final({"kind": "oversized_headers", "size": 50_000}, WORKS),
+    "gen-large-headers": _final({"kind": "oversized_headers", "size": 100_000}, WORKS),
     "gen-chunk-extensions": _final({"kind": "chunk_extensions"}, WORKS),
     "gen-trailers": _final({"kind": "trailers"}, WORKS),
     "gen-close": _final({"kind": "close"}, WORKS),

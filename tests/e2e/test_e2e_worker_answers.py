@@ -99,7 +99,7 @@ def test_not_http(stack, leg, stream):
 
 
 def test_oversized_headers(stack, leg, stream):
-    fault(stack, leg, kind="oversized_headers", size=70_000)
+    fault(stack, leg, kind="oversized_headers", size=140_000)
     error_of(stack.post(chat(stream=stream)), 502, "bad_worker_response", SOURCES[leg])
     stack.expected_leftover = leg == "context"
 

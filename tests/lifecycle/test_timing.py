@@ -1,13 +1,11 @@
 """The headers that tell where the time went."""
 
 import re
-from types import SimpleNamespace
 
 import pytest
 
 from proxy.lifecycle.record import RequestRecord
 from proxy.lifecycle.timing import add_timing, timing_headers
-from proxy.lifecycle.worker_timing import combined, leg_metrics, without_metrics
 
 
 @pytest.fixture
@@ -66,29 +64,3 @@ def test_a_workers_line_goes_on(record: RequestRecord) -> None:
     headers = [(b"x", b"y")]
     add_timing(headers, record)
     assert headers == [(b"x", b"y"), overhead, own]
-
-
-HEAD = [
-    (b"content-type", b"application/json"),
-    (
-        b"server-timing",
-        b"server_queue;dur=1.0, server_ttft;dur=2.0, server_e2e;dur=3.0, server_kv_transfer;dur=0.0",
-    ),
-    (b"x-trtllm-start-end-time", b"server-start;ts=5.5, server-end;ts=6.5"),
-    (b"x-trtllm-step-metrics", b'[{"iter": 1, "my_server_x": 2, "observer_y": 3}]'),
-    (b"x-trtllm-other", b"server_x"),
-]
-
-
-def test_the_metrics_of_both_legs(record: RequestRecord) -> None:
-    head = SimpleNamespace(headers=HEAD)
-    context = leg_metrics(head, b"ctx")  # type: ignore[arg-type]
-    generation = leg_metrics(head, b"gen")  # type: ignore[arg-type]
-    assert dict(combined(context, generation, record)) == {
-        b"server-timing": b"disagg_queue;dur=1000.000, disagg_ttft;dur=3000.000, "
-        b"ctx_queue;dur=1.0, ctx_ttft;dur=2.0, ctx_e2e;dur=3.0, ctx_kv_transfer;dur=0.0, "
-        b"gen_queue;dur=1.0, gen_ttft;dur=2.0, gen_e2e;dur=3.0, gen_kv_transfer;dur=0.0",
-        b"x-trtllm-start-end-time": b"ctx-start;ts=5.5, ctx-end;ts=6.5, gen-start;ts=5.5, gen-end;ts=6.5",
-        b"x-trtllm-step-metrics": b'[{"iter": 1, "my_server_x": 2, "observer_y": 3}]',
-    }
-    assert without_metrics(HEAD) == [HEAD[0], HEAD[4]]

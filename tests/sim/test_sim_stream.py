@@ -157,7 +157,12 @@ async def test_metrics(client: Client, profile: str) -> None:
             done, event = text.split("data: [DONE]\n\n")
             assert done
             assert event.startswith("event: trtllm.perf_metrics\ndata: {")
-            assert set(json.loads(event.split("data: ")[1])) == {"Server-Timing", "X-TRTLLM-Start-End-Time"}
+            assert set(json.loads(event.split("data: ")[1])) == {
+                "Server-Timing",
+                "X-TRTLLM-Start-End-Time",
+                "X-TRTLLM-Step-Metrics",
+                "X-TRTLLM-Ctx-Chunk-Metrics",
+            }
             assert "server_ttft;dur=" in complete.headers["server-timing"]
         records = (await client.get(worker, "/perf_metrics")).json()
         assert len(records) == 2
