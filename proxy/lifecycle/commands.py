@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from proxy.config.address import parse_worker_address
 from proxy.errors import Aborted, RequestAborted
 
 if TYPE_CHECKING:
@@ -17,8 +16,6 @@ PAUSE, RESUME, ABORT, ADMISSION = "pause", "resume", "abort", "admission"
 ABORT_REQUESTS = "abort_requests"
 KEPT_PAUSE = "pause"
 """A process that starts later takes up the newest of `pause` and `resume`."""
-HOLD_WORKERS = "hold_workers"
-"""With the addresses of exactly those workers that are to drain by an operator's order; to be kept under its name."""
 
 _logger = logging.getLogger("proxy.admission")
 
@@ -58,7 +55,6 @@ def register_commands(service: Service) -> None:
         (ABORT, commands.abort),
         (ABORT_REQUESTS, commands.abort_requests),
         (ADMISSION, commands.admission),
-        (HOLD_WORKERS, commands.hold_workers),
     ):
         service.member.commands.register(name, handler)
 
@@ -83,11 +79,6 @@ class _Commands:
         )
         _logger.warning("ended %d running requests as asked", ended)
         return self._status()
-
-    async def hold_workers(self, arguments: Any) -> None:
-        addresses = [parse_worker_address(text) for text in msgspec.convert(arguments, list[str])]
-        self._service.registry.hold(addresses)
-        _logger.info("workers held by an operator: %s", ", ".join(arguments) or "none")
 
     async def abort_requests(self, arguments: Any) -> int:
         """`arguments`: the ids of the requests, None for all that run or wait. Answers how many were ended."""

@@ -85,7 +85,6 @@ class Registry:
             **{entry.name: () for entry in settings.proxy.discovery},
         }
         self._wanted: dict[_Key, ListedWorker] = {}
-        self._held: frozenset[WorkerAddress] = frozenset()
         self._tasks: set[asyncio.Task[None]] = set()
         self._start_timer: asyncio.TimerHandle | None = None
         self._canary: CanaryMonitor | None = None
@@ -185,20 +184,6 @@ class Registry:
             source: which list this replaces.
         """
         self._lists[source] = tuple(listed)
-        self._take_over()
-
-    @property
-    def held(self) -> frozenset[WorkerAddress]:
-        """The workers that drain by an operator's order."""
-        return self._held
-
-    def hold(self, addresses: Iterable[WorkerAddress]) -> None:
-        """An operator's order: exactly these drain, whatever the lists say, until the next order; they may be listed
-        later or come back as new processes."""
-        self._held = frozenset(addresses)
-        self._take_over()
-
-    def _take_over(self) -> None:
         self._wanted = wanted = self._united()
         # An address that changes its role or model keeps its process, connections and column: it is added first.
         stays = {address for _, _, address in wanted}
@@ -217,7 +202,7 @@ class Registry:
                 known.labels = each.labels
                 known.domain = each.labels.get(DOMAIN_LABEL)
                 known.owner.invalidate()
-            if known is not None and (each.draining or each.address in self._held):
+            if known is not None and each.draining:
                 self._delist(known)
             elif known is not None and known.leaving:
                 self._relist(known)

@@ -18,15 +18,15 @@ async def test_a_drained_worker_receives_nothing_until_it_is_resumed() -> None:
         worker = proxy.cluster.context_workers[0]
         named = {"workers": [worker.address]}
         answer = await admin.post("/admin/workers/drain", json=named)
-        assert (answer.status_code, answer.json()) == (200, {"held": [worker.address]})
+        assert (answer.status_code, answer.json()) == (200, {"draining": [worker.address]})
         before = worker.legs.total()
         for _ in range(6):
             assert (await proxy.send()).status_code == 200
         assert worker.legs.total() == before
         again = await admin.post("/admin/workers/drain", json=named)
-        assert again.json() == {"held": [worker.address]}
+        assert again.json() == {"draining": [worker.address]}
         answer = await admin.post("/admin/workers/resume", json=named)
-        assert (answer.status_code, answer.json()) == (200, {"held": []})
+        assert (answer.status_code, answer.json()) == (200, {"listed": [worker.address]})
         for _ in range(6):
             assert (await proxy.send()).status_code == 200
         assert worker.legs.total() > before
@@ -48,4 +48,4 @@ async def test_refused(action: str, content: bytes, kind: str, status: int, code
     async with running_proxy(**ADMIN) as proxy, admin_client(proxy) as admin:
         answer = await admin.post(f"/admin/workers/{action}", content=content, headers={"content-type": kind})
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
-        assert not proxy.service.registry.held
+        assert all(worker.ready for worker in proxy.service.registry.workers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Literal
 
 import msgspec
@@ -10,71 +9,59 @@ from starlette.types import Receive, Scope, Send
 
 from proxy.config.address import WorkerAddress, parse_worker_address
 from proxy.endpoints.admin.body import read_body
-from proxy.endpoints.admin.fleet import ask
 from proxy.endpoints.admin.query import read_query
+from proxy.endpoints.admin.statement import state
 from proxy.endpoints.answer import send_json
 from proxy.errors import InvalidRequest, NotFound
-from proxy.lifecycle.commands import HOLD_WORKERS
 from proxy.lifecycle.service import Service
+from proxy.workers.discovery.operator import Statement
 
 
 class NamedWorkers(msgspec.Struct, forbid_unknown_fields=True):
-    """The body: addresses as the configuration or `/cluster_info` writes them."""
+    """The body: addresses as the configuration or `/admin/status` writes them."""
 
     workers: list[str]
 
 
-class WorkerHolds:
-    """Who drains by an operator's order, for the whole fleet: changed by one request after the other.
+class WorkersEndpoint:
+    """One of the two routes. The legs that run on a drained worker end, new ones do not come, until it is resumed,
+    whatever the worker lists say.
 
-    The legs that run on such a worker end, new ones do not come, whatever the worker lists say.
+    Args:
+        service: its processes and workers.
+        standing: what is said of the workers.
     """
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, standing: Literal["draining", "listed"]) -> None:
         self._service = service
-        self._changing = asyncio.Lock()
-
-    async def change(self, action: Literal["drain", "resume"], names: list[str]) -> list[str]:
-        """Returns the addresses of all that are held now.
-
-        Raises:
-            InvalidRequest: an address cannot be read.
-            NotFound: one that is neither listed nor held.
-            FleetIncomplete: not every process has taken the order; it stands for those that start.
-        """
-        registry = self._service.registry
-        addresses = {_parsed(name) for name in names}
-        async with self._changing:
-            known = {worker.address for worker in registry.workers} | registry.held
-            for address in addresses - known:
-                raise NotFound(f"there is no worker {address.text}", code="worker_not_found")
-            held = registry.held | addresses if action == "drain" else registry.held - addresses
-            texts = sorted(address.text for address in held)
-            await ask(self._service.member, HOLD_WORKERS, texts, keep=HOLD_WORKERS)
-        return texts
-
-
-class WorkersEndpoint:
-    """One of the two routes."""
-
-    def __init__(self, holds: WorkerHolds, action: Literal["drain", "resume"]) -> None:
-        self._holds = holds
-        self._action = action
+        self._standing: Literal["draining", "listed"] = standing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request.
 
         Raises:
             UnsupportedMediaType, InvalidRequest: the body or a parameter.
-            NotFound, FleetIncomplete: see `WorkerHolds.change`.
+            NotFound: one of the workers, and nothing has been done.
+            FleetIncomplete: not every process has done it; those that start again will.
         """
         read_query(scope, ())
         body = await read_body(scope, receive, NamedWorkers)
-        await send_json(send, 200, {"held": await self._holds.change(self._action, body.workers)})
+        operator = self._service.registry.operator
+        addresses = [self._find(name) for name in body.workers]
+        for address in addresses:
+            listed = operator.statement(address).listed
+            await state(self._service.member, Statement(address, self._standing, listed))
+        await send_json(send, 200, {self._standing: [address.text for address in addresses]})
 
-
-def _parsed(name: str) -> WorkerAddress:
-    try:
-        return parse_worker_address(name)
-    except ValueError as error:
-        raise InvalidRequest(f"{name!r} is no address of a worker: {error}", param="workers") from None
+    def _find(self, name: str) -> WorkerAddress:
+        try:
+            address = parse_worker_address(name)
+        except ValueError as error:
+            raise InvalidRequest(f"{name!r} is no address of a worker: {error}", param="workers") from None
+        registry = self._service.registry
+        if any(worker.address == address for worker in registry.workers):
+            return address
+        # One that drains and is not listed at present.
+        if registry.operator.statement(address).standing == "draining":
+            return address
+        raise NotFound(f"there is no worker {name}", code="worker_not_found")

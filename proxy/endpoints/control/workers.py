@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from starlette.types import Receive, Scope, Send
 
 from proxy.config.address import WorkerAddress, parse_worker_address
@@ -16,14 +15,13 @@ from proxy.config.errors import ConfigError
 from proxy.config.listed_worker import ListedWorker
 from proxy.config.values import Entry
 from proxy.config.worker_list import read_worker_entry
-from proxy.endpoints.admin.fleet import ask
 from proxy.endpoints.admin.query import read_query
+from proxy.endpoints.admin.statement import state
 from proxy.endpoints.answer import send_json
 from proxy.endpoints.control.arguments import read_arguments
 from proxy.endpoints.control.fleet_workers import fleet_workers, shown, worker_id
 from proxy.errors import InvalidRequest, MethodNotAllowed, NotFound
 from proxy.fleet.member import Member
-from proxy.fleet.worker_lists import WORKER
 from proxy.lifecycle.service import Service
 from proxy.router import REST
 from proxy.workers.discovery.operator import Standing, Statement
@@ -61,7 +59,7 @@ class WorkersEndpoint:
         read_query(scope, ())
         listed = _read_worker(await read_arguments(receive))
         address = listed[0].address
-        await _state(self._member, Statement(address, "listed", tuple(listed)))
+        await state(self._member, Statement(address, "listed", tuple(listed)))
         await _send_workers(self._member, address, 200, send)
 
 
@@ -89,7 +87,7 @@ class WorkerEndpoint:
         """
         read_query(scope, ())
         address = await self._find(scope[REST])
-        await _state(self._member, Statement(address, "removed"))
+        await state(self._member, Statement(address, "removed"))
         await _send_workers(self._member, address, 202, send)
 
     async def change(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,7 +103,7 @@ class WorkerEndpoint:
             raise MethodNotAllowed("POST takes /drain or /resume behind the worker", allow=b"DELETE, GET")
         address = await self._find(name)
         before = self._operator.statement(address)
-        await _state(self._member, Statement(address, standing, before.listed))
+        await state(self._member, Statement(address, standing, before.listed))
         await _send_workers(self._member, address, 200, send)
 
     async def _find(self, name: str) -> WorkerAddress:
@@ -117,17 +115,6 @@ class WorkerEndpoint:
             if status.address == wanted or worker_id(status) == name:
                 return status.address
         raise NotFound("there is no such worker", code="worker_not_found")
-
-
-async def _state(member: Member, statement: Statement) -> None:
-    address = statement.address.text
-    await ask(
-        member,
-        WORKER,
-        msgspec.to_builtins(statement),
-        keep=f"{WORKER} {address}",
-        addresses=[address] if statement.listed else (),
-    )
 
 
 async def _send_workers(member: Member, address: WorkerAddress, status: int, send: Send) -> None:

@@ -23,7 +23,7 @@ def test_the_whole_fleet_drains_a_worker(start_fleet):
     stack.wait_ready()
     worker = stack.cluster.context_workers[0]
     with Admin(stack) as admin:
-        assert order(admin, "drain", worker.address).json() == {"held": [worker.address]}
+        assert order(admin, "drain", worker.address).json() == {"draining": [worker.address]}
         before = worker.legs.total()
         served_by(stack, 12)
         assert worker.legs.total() == before
@@ -34,7 +34,7 @@ def test_the_whole_fleet_drains_a_worker(start_fleet):
         stack.wait_ready()
         served_by(stack, 12)
         assert worker.legs.total() == before
-        assert order(admin, "resume", worker.address).json() == {"held": []}
+        assert order(admin, "resume", worker.address).json() == {"listed": [worker.address]}
 
         def used() -> bool:
             served_by(stack, 4)
