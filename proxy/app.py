@@ -13,6 +13,7 @@ from proxy.config.errors import ConfigError
 from proxy.config.listen import parse_listen_address
 from proxy.config.settings import Settings
 from proxy.downstream.admin_listener import AdminListener
+from proxy.endpoints.admin.page import page_routes
 from proxy.endpoints.admin.routes import admin_routes
 from proxy.endpoints.cluster import ClusterInfoEndpoint, VersionEndpoint
 from proxy.endpoints.control.routes import control_routes
@@ -34,6 +35,7 @@ from proxy.middleware.errors import ErrorsMiddleware
 from proxy.middleware.field_policy import FieldPolicyMiddleware
 from proxy.middleware.public_control import PublicControlMiddleware
 from proxy.middleware.record import RecordMiddleware, Settle
+from proxy.middleware.same_origin import SameOriginMiddleware
 from proxy.middleware.tracing import TracingMiddleware
 from proxy.named_files import admin_token, api_keys
 from proxy.router import Router, Routes
@@ -44,6 +46,7 @@ from proxy.telemetry.exposition import Exposition
 from proxy.telemetry.fleet_view import FleetView
 from proxy.telemetry.gauges import Gauges
 from proxy.telemetry.model_names import ModelNames, served_models
+from proxy.telemetry.recent_errors import RECENT_ERRORS, RecentErrors
 from proxy.telemetry.request_log import RequestLog, open_request_log
 from proxy.telemetry.service_gauges import Traffic, service_gauges
 from proxy.telemetry.tracing_setup import open_tracing
@@ -80,7 +83,9 @@ def build_app(
     app = ErrorsMiddleware(app, timing=settings.proxy.timing_headers)
     if settings.proxy.cors_allow_origins:
         app = CorsMiddleware(app, origins=settings.proxy.cors_allow_origins)
-    settle: tuple[Settle, ...] = (counters.settle,)
+    errors = RecentErrors()
+    service.member.commands.register(RECENT_ERRORS, errors.tell)
+    settle: tuple[Settle, ...] = (counters.settle, errors.settle)
     if settings.proxy.access_log:
         settle += (log_access,)
     if request_log is not None:
@@ -93,10 +98,14 @@ def build_app(
 def build_admin_app(service: Service) -> ASGIApp:
     """The application behind the admin listener, outermost middleware last."""
     settings = service.settings
-    app: ASGIApp = Router({**admin_routes(service), **control_routes(service)})
+    page = page_routes()
+    app: ASGIApp = Router({**page, **admin_routes(service), **control_routes(service)})
     token = admin_token(settings.proxy)
     if token is not None:
-        app = AdminTokenMiddleware(app, token=token)
+        # The page asks for the token itself: browsers cannot send one when they open it.
+        app = AdminTokenMiddleware(app, token=token, open_paths=frozenset(page))
+    else:
+        app = SameOriginMiddleware(app)
     app = ErrorsMiddleware(app)
     return RecordMiddleware(app, settle=(log_access,) if settings.proxy.access_log else ())
 

@@ -220,6 +220,12 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "short",
                 ((total("worker_connections", by="role, state"), "{{role}} {{state}}"),),
             ),
+            Panel(
+                "Time per worker",
+                "s",
+                ((mean("worker_seconds", by="role, worker"), "{{role}} {{worker}}"),),
+                text="Mean: of whole context legs, and to the first byte of streamed generation legs.",
+            ),
             Panel("Affinity", "ops", ((rare("affinity", "role, result"), "{{role}} {{result}}"),)),
         ),
     ),

@@ -21,3 +21,9 @@ def create_memory(name: str, size: int) -> int:
 def map_memory(descriptor: int) -> mmap.mmap:
     """Map all of it, to be read and written; the descriptor may be closed afterwards."""
     return mmap.mmap(descriptor, os.fstat(descriptor).st_size)
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is in RAM (`/proc/self/statm`, proc(5)), bytes."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * mmap.PAGESIZE

@@ -11,6 +11,7 @@ import uvicorn
 
 from proxy.downstream.server import ProxyServer
 from proxy.fleet.member import Member
+from proxy.fleet.memory import resident_bytes
 
 if TYPE_CHECKING:
     from proxy.app import Application
@@ -60,6 +61,7 @@ class MemberServer(ProxyServer):
             "draining": self.draining,
             "in_flight": len(self.server_state.tasks),
             "connections": len(self.server_state.connections),
+            "rss_bytes": resident_bytes(),
         }
 
     async def _drain_command(self, arguments: Any) -> None:

@@ -17,11 +17,15 @@ class AdminTokenMiddleware:
     Args:
         app: the admin routes.
         token: the present token.
+        open_paths: may be read without it; a trailing slash is ignored.
     """
 
-    def __init__(self, app: ASGIApp, *, token: WatchedFile[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, *, token: WatchedFile[str], open_paths: frozenset[str] = frozenset()
+    ) -> None:
         self._app = app
         self._token = token
+        self._open_paths = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request.
@@ -29,6 +33,9 @@ class AdminTokenMiddleware:
         Raises:
             Unauthorized: no token, or a wrong one.
         """
+        if scope["method"] in ("GET", "HEAD") and scope["path"].rstrip("/") in self._open_paths:
+            await self._app(scope, receive, send)
+            return
         given = bearer_token(scope["headers"])
         if given is None or not hmac.compare_digest(given, self._token.value.encode("ascii")):
             raise Unauthorized(

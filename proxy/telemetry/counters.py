@@ -40,6 +40,7 @@ class Counters:
         self._seconds = Histogram(row, names.REQUEST_SECONDS)
         self._overhead = Histogram(row, names.OVERHEAD_SECONDS)
         self._legs = Histogram(row, names.LEG_SECONDS)
+        self._worker = Histogram(row, names.WORKER_SECONDS)
         self._hand_off = Histogram(row, names.HAND_OFF_SECONDS)
         self._first_byte = Histogram(row, names.FIRST_BYTE_SECONDS)
         self._generation_first_byte = Histogram(row, names.GENERATION_FIRST_BYTE_SECONDS)
@@ -79,6 +80,9 @@ class Counters:
         sent, context_done = record.generation_sent, record.context_done
         if context_done:
             self._legs.observe(context_done - record.context_sent, _CONTEXT)
+            if record.context_worker is not None:
+                worker = ("context", record.context_worker.address.text)
+                self._worker.observe(context_done - record.context_sent, worker)
         if not sent:
             return
         self._legs.observe(now - sent, _GENERATION)
@@ -87,3 +91,6 @@ class Counters:
         if record.stream and record.first_byte > sent:
             self._first_byte.observe(record.first_byte - record.received, (model,))
             self._generation_first_byte.observe(record.first_byte - sent)
+            if record.generation_worker is not None:
+                worker = ("generation", record.generation_worker.address.text)
+                self._worker.observe(record.first_byte - sent, worker)

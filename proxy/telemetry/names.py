@@ -17,7 +17,7 @@ class Metric(NamedTuple):
         name: without prefix and without `_total`.
         documentation: help text.
         labels: label names.
-        kind: what it is; a histogram has `buckets`.
+        kind: what it is; a histogram without `buckets` tells number and sum.
         merge: how one value comes of the gauges of a fleet's processes; `process` keeps them apart with a label of
             that name. Counters and histograms are always summed.
         most: label sets beyond this number are counted as `other`, per process.
@@ -189,6 +189,12 @@ WORKER_EJECTIONS = Metric("worker_ejections", "Ejections of a worker.", ("worker
 WORKER_BUSY = Metric("worker_busy", "Legs that a worker refused with 429 or 503.", ("worker",))
 WORKER_LEGS = Metric(
     "worker_legs", "Legs of a worker that have ended, by outcome.", ("role", "worker", "outcome")
+)
+WORKER_SECONDS = Metric(
+    "worker_seconds",
+    "Of a worker's legs: the whole time of a context leg, the time to the first byte of a streamed generation leg.",
+    ("role", "worker"),
+    kind="histogram",
 )
 PLACEMENTS = Metric("placements", "Legs placed on a worker.", ("role", "worker"))
 PLACEMENTS_LAST_RESORT = Metric(

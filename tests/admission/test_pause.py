@@ -135,7 +135,7 @@ async def test_a_caller_who_leaves_ends_the_waiting_not_the_pause():
         _, running = await proxy.open(chat())
         await eventually(lambda: proxy.service.admission.in_flight == 1)
         _, caller = await asyncio.open_connection("127.0.0.1", proxy.app.admin.port)
-        caller.write(b"POST /admin/pause HTTP/1.1\r\nhost: a\r\n\r\n")
+        caller.write(b"POST /admin/pause HTTP/1.1\r\nhost: localhost\r\n\r\n")
         await eventually(lambda: proxy.service.admission.paused)
         await eventually(lambda: proxy.app.admin._state.tasks)
         caller.close()

@@ -1,10 +1,12 @@
 """What a finished request adds to the metrics."""
 
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from proxy.config.address import parse_worker_address
 from proxy.errors import ClientGone, InvalidRequest
 from proxy.lifecycle.record import RequestRecord
 from proxy.telemetry import names
@@ -43,7 +45,12 @@ def served(*, stream: bool = True) -> RequestRecord:
     record.generation_sent, record.generation_head = now - 7.25, now - 4
     record.first_byte = now - 3 if stream else now
     record.waited, record.ended = 10.0, now
+    record.context_worker, record.generation_worker = worker("c:1"), worker("g:1")
     return record
+
+
+def worker(url: str) -> Any:
+    return SimpleNamespace(address=parse_worker_address(url))
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -57,6 +64,10 @@ def test_phases(stream: bool) -> None:
         names.REQUEST_SECONDS: {("m", word): 10.5},
         names.OVERHEAD_SECONDS: {(word,): 0.5},
         names.LEG_SECONDS: {("context",): 2.0, ("generation",): 7.25},
+        names.WORKER_SECONDS: {
+            ("context", "c:1"): 2.0,
+            **({("generation", "g:1"): 4.25} if stream else {}),
+        },
         names.HAND_OFF_SECONDS: {(): 0.25},
         names.FIRST_BYTE_SECONDS: {("m",): 7.5} if stream else {},
         names.GENERATION_FIRST_BYTE_SECONDS: {(): 4.25 if stream else 0.0},

@@ -19,5 +19,5 @@ def admin_routes(service: Service) -> Routes:
         "/admin/drain": {"POST": DrainEndpoint(member)},
         "/admin/workers/drain": {"POST": WorkersEndpoint(service, "draining")},
         "/admin/workers/resume": {"POST": WorkersEndpoint(service, "listed")},
-        "/admin/status": {"GET": StatusEndpoint(member)},
+        "/admin/status": {"GET": StatusEndpoint(service)},
     }

@@ -44,6 +44,12 @@ class OperatorSource:
         """The newest word about an address; that it is listed, where nothing was said."""
         return self._statements.get(address) or Statement(address, "listed")
 
+    @property
+    def draining(self) -> frozenset[WorkerAddress]:
+        """The workers that drain because an operator says so."""
+        statements = self._statements.values()
+        return frozenset(each.address for each in statements if each.standing == "draining")
+
     def listed(self) -> Sequence[ListedWorker]:
         """All workers that operators have added."""
         return [worker for statement in self._statements.values() for worker in statement.listed]
