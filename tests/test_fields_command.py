@@ -14,7 +14,7 @@ from proxy.sim import ThreadedSimCluster
 from proxy.wire.fields.accepted import ACCEPTED
 from proxy.wire.fields.own import FieldRule
 from proxy.wire.fields.policy import Options
-from proxy.wire.fields.tables import GROUPS
+from proxy.wire.fields.tables import GROUPS, GROUPS_OF_DIALECT
 from proxy.wire.members import split_object
 from proxy.wire.versions import WorkerVersion
 
@@ -40,7 +40,7 @@ def request_file(tmp_path: Any) -> Any:
 def test_every_rule_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     code, output, _ = run(capsys)
     assert code == 0
-    for title, rules in GROUPS:
+    for title, rules in ((title, rules) for title, rules in GROUPS if title in GROUPS_OF_DIALECT["trtllm"]):
         assert f"# {title}\n" in output
         for rule in rules:
             assert f"\n{rule.field} " in output

@@ -13,6 +13,7 @@ from proxy.lifecycle.passage import Passage
 from proxy.lifecycle.priority import DEFAULT_PRIORITY, read_priority
 from proxy.lifecycle.record import RECORD
 from proxy.lifecycle.service import Service
+from proxy.lifecycle.wanted_ids import wanted_ids
 from proxy.middleware.body import REQUEST_BODY, RequestBody
 from proxy.middleware.cors import RESPONSE_HEADERS
 from proxy.wire.fields.policy import header_value
@@ -52,6 +53,7 @@ class InferenceEndpoint:
         record.model = request.model
         record.stream = request.stream
         record.conversation = body.conversation
+        wanted = wanted_ids(body.asked, request, self._service, record) if body.asked else None
         query: bytes = scope["query_string"]
         response_headers: Headers = [(b"x-request-id", record.request_id.encode())]
         if RESPONSE_HEADERS in scope:
@@ -75,6 +77,7 @@ class InferenceEndpoint:
             priority=self._priority(scope["headers"], body),
             placement=body.placement,
         )
+        passage.wanted_ids = wanted
         running = serve_context_first(passage)
         if self._keep_alive and request.stream:
             running = kept_alive(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from proxy.lifecycle.client import Client, Headers
     from proxy.lifecycle.record import RequestRecord
     from proxy.lifecycle.service import Service
+    from proxy.lifecycle.wanted_ids import WantedIds
     from proxy.upstream.connection import Answer
     from proxy.wire.handoff import ContextAnswer
     from proxy.wire.request import InferenceRequest
@@ -78,6 +79,7 @@ class Passage:
         watch: ends the running leg when the client leaves or a deadline passes.
         rewriters: what changes the answer on its way to the client; empty for nearly all requests. See
             `proxy.lifecycle.rewriters`.
+        wanted_ids: token ids that the answer is to have, None for nearly all requests.
         failed: generation workers that have failed this request: the second pass avoids them too.
         worker_metrics: those of the context leg, if the client asks for any, else None.
     """
@@ -94,6 +96,7 @@ class Passage:
         "rewriters",
         "service",
         "target",
+        "wanted_ids",
         "watch",
         "worker_metrics",
     )
@@ -123,6 +126,7 @@ class Passage:
         self.placement = placement
         self.failed: list[WorkerAddress] = []
         self.rewriters: Sequence[Rewriter] = ()
+        self.wanted_ids: WantedIds | None = None
         self.worker_metrics: Headers | None = [] if ASKED in headers else None
         stall_timeout = service.settings.proxy.client_stall_timeout
         self.watch = Watch(client, service.loop, stall_timeout=stall_timeout, total=total)

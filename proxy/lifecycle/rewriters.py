@@ -41,6 +41,8 @@ def choose_rewriters(
             chosen.append(usage)
     if passage.worker_metrics is not None and passage.request.stream:
         chosen.append(MetricsEvent(passage.worker_metrics, passage.record))
+    if passage.wanted_ids is not None:
+        chosen.append(passage.wanted_ids.rewriter(passage.request.members, answer))
     return tuple(chosen)
 
 

@@ -25,6 +25,7 @@ class RequestBody(msgspec.Struct):
         priority: the member of that name, which the field policy may drop, but not before the queue has seen it.
         placement: what the placement policies know of it.
         conversation: the id that the client names, or "".
+        asked: names of what the client wants in its answer.
     """
 
     members: Members
@@ -32,6 +33,7 @@ class RequestBody(msgspec.Struct):
     priority: msgspec.Raw | None = None
     placement: Placement = NO_PLACEMENT
     conversation: str = ""
+    asked: tuple[str, ...] = ()
 
 
 class BodyMiddleware:

@@ -60,6 +60,7 @@ class FieldPolicyMiddleware:
                 if policy.takes_conversation_params:
                     members.setdefault("conversation_params", conversation_params(conversation))
         body.members = members
+        body.asked = applied.asked
         record.dropped = applied.dropped
         if applied.dropped:
             self._warn(applied.dropped)

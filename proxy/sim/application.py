@@ -113,7 +113,8 @@ class Application:
             await send_error(reply, problem)
             return
         try:
-            worker.validator.check(body, chat=chat)
+            if worker.profile.strict:
+                worker.validator.check(body, chat=chat)
         except BodyError as error:
             await send_error(reply, str(error))
             return
@@ -125,7 +126,8 @@ class Application:
                 body,
                 chat=chat,
                 wants_metrics=headers.get(ASK_HEADER) == b"1",
-                prompt_ids=worker.settings.prompt_ids,
+                prompt_ids=worker.prompt_ids,
+                tells_ids=worker.profile.tells_ids,
             )
             await serve(worker, request, reply, run, headers.get(AUTH_HEADER))
         except (RequestError, PromptError, HandoffError) as error:
@@ -202,7 +204,7 @@ class Application:
 
     async def openapi(self, _: bytes, reply: Reply) -> None:
         """The accepted fields."""
-        if not self._worker.settings.openapi:
+        if not (self._worker.settings.openapi and self._worker.profile.strict):
             await reply.json(b'{"detail":"Not Found"}', 404)
             return
         await reply.json(openapi_document(self._worker.profile))

@@ -12,7 +12,7 @@ from proxy.sim.cluster import SimCluster
 from proxy.sim.engine import Speed
 from proxy.sim.faults import KINDS, Fault, read_faults
 from proxy.sim.kv import DEFAULT_SECONDS
-from proxy.sim.profiles import VERSIONS
+from proxy.sim.profiles import PROFILES
 from proxy.sim.settings import WorkerSettings
 
 
@@ -36,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--unix-directory", metavar="DIR", help="listen on Unix sockets in this directory instead"
     )
-    parser.add_argument("--profile", choices=VERSIONS, default="jul", help="worker version (default jul)")
+    parser.add_argument(
+        "--profile", choices=tuple(PROFILES), default="jul", help="worker version (default jul)"
+    )
     parser.add_argument("--model", default="sim", help="name of the served model (default sim)")
     parser.add_argument(
         "--name-prefix", default="", help="put before worker names (several processes need it)"

@@ -47,6 +47,8 @@ class Inference:
     continuous_usage: bool
     logprobs: int | None  # None: off; else how many alternatives are shown
     wants_metrics: bool
+    shows_ids: bool = False  # `return_token_ids`
+    names_ids: bool = False  # `return_tokens_as_token_ids`
     arrival: float = field(default_factory=time.monotonic)
     first_token: float = 0.0
     kv_transfer_seconds: float = 0.0
@@ -58,7 +60,12 @@ class Inference:
 
 
 def read_inference(
-    body: dict[str, Any], *, chat: bool, wants_metrics: bool, prompt_ids: PromptIds | None = None
+    body: dict[str, Any],
+    *,
+    chat: bool,
+    wants_metrics: bool,
+    prompt_ids: PromptIds | None = None,
+    tells_ids: bool = False,
 ) -> Inference:
     """Read what the legs need. Raises `RequestError` or `proxy.sim.tokens.PromptError`."""
     params = body.get("disaggregated_params") or {}
@@ -94,6 +101,8 @@ def read_inference(
         continuous_usage=bool(options and options.get("continuous_usage_stats")),
         logprobs=_logprobs_of(body, chat),
         wants_metrics=wants_metrics,
+        shows_ids=tells_ids and bool(body.get("return_token_ids")),
+        names_ids=tells_ids and bool(body.get("return_tokens_as_token_ids")),
     )
     if inference.leg != "aggregated" and len(inference.prompts) != 1:
         raise RequestError("Disaggregated requests take a single prompt")

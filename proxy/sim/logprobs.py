@@ -30,11 +30,13 @@ def _alternatives(piece: str, logprob: float, count: int) -> list[tuple[str, flo
     return [(piece if rank == 0 else f"{piece}~{rank}", logprob - rank) for rank in range(count)]
 
 
-def chat_logprobs(answer: Answer, positions: range, count: int, first: float) -> dict[str, Any]:
-    """The ``logprobs`` of a chat choice, for these token positions."""
+def chat_logprobs(
+    answer: Answer, positions: range, count: int, first: float, *, named: bool = False
+) -> dict[str, Any]:
+    """The ``logprobs`` of a chat choice, for these token positions; ``named``: by ``token_id:N``, not by text."""
     content = []
     for position in positions:
-        piece = answer.pieces[position]
+        piece = f"token_id:{answer.token_ids[position]}" if named else answer.pieces[position]
         logprob = logprob_of(answer.token_ids[position]) if position else first
         entry: dict[str, Any] = {"token": piece, "logprob": logprob, "bytes": list(piece.encode())}
         entry["top_logprobs"] = [

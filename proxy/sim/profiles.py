@@ -216,24 +216,29 @@ def _accepted(table: FieldTable, version: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Profile:
-    """One worker version: its name, what ``/version`` says, and which features it has."""
+    """One kind of worker, a version as a rule: its name, what ``/version`` says, and which features it has."""
 
-    name: Version
+    name: str
     reported_version: str
     accepts_msgpack: bool
     chat_context_ids: bool  # whether a chat context answer carries the prompt's token ids
     perf_metrics: bool  # whether metrics are carried by responses
+    strict: bool = True  # unknown fields are refused; otherwise ignored
+    tells_ids: bool = False  # chat answers can have token ids, and messages may bring those of earlier turns
+    fields_of: Version | None = None  # whose fields it knows, if it is not a version of its own
 
     @cached_property
     def models(self) -> dict[str, dict[str, str]]:
         """Accepted fields of every request model: ``{model: {field: type}}``."""
         tables = {"ChatCompletionRequest": CHAT_FIELDS, "CompletionRequest": COMPLETION_FIELDS}
-        return {model: _accepted(table, self.name) for model, table in {**tables, **NESTED_FIELDS}.items()}
+        version = self.fields_of or self.name
+        return {model: _accepted(table, version) for model, table in {**tables, **NESTED_FIELDS}.items()}
 
     @cached_property
     def reasoning_efforts(self) -> frozenset[str]:
         """Accepted values of ``reasoning_effort``."""
-        return frozenset(value for value, versions in REASONING_EFFORTS.items() if self.name in versions)
+        version = self.fields_of or self.name
+        return frozenset(value for value, versions in REASONING_EFFORTS.items() if version in versions)
 
     @cached_property
     def disaggregated_keys(self) -> tuple[str, ...]:
@@ -245,4 +250,15 @@ PROFILES: dict[str, Profile] = {
     "old": Profile("old", "1.2.0", accepts_msgpack=False, chat_context_ids=False, perf_metrics=False),
     "jul": Profile("jul", "1.3.0rc24", accepts_msgpack=True, chat_context_ids=True, perf_metrics=True),
     "new": Profile("new", "1.3.0rc30", accepts_msgpack=True, chat_context_ids=True, perf_metrics=True),
+    # NeMo-RL's own server around an engine: it parses JSON and takes from it what it knows.
+    "nemo": Profile(
+        "nemo",
+        "nemo-rl",
+        accepts_msgpack=False,
+        chat_context_ids=True,
+        perf_metrics=False,
+        strict=False,
+        tells_ids=True,
+        fields_of="new",
+    ),
 }

@@ -21,7 +21,7 @@ class WorkerSettings:
     attention-DP rank, ``full`` all three, ``none`` refuses disaggregated requests.
     """
 
-    profile: str = "jul"  # old, jul or new
+    profile: str = "jul"  # old, jul, new or nemo
     model: str = "sim"
     speed: Speed = field(default_factory=Speed)
     transceiver: Transceiver = "full"

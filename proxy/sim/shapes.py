@@ -68,7 +68,9 @@ def _chat_choice(inference: Inference, index: int, choice: Choice) -> dict[str, 
     logprobs = None
     if inference.logprobs is not None:
         positions = range(len(answer.token_ids))
-        logprobs = chat_logprobs(answer, positions, inference.logprobs, choice.first_logprob)
+        logprobs = chat_logprobs(
+            answer, positions, inference.logprobs, choice.first_logprob, named=inference.names_ids
+        )
     shown: dict[str, Any] = {
         "index": index,
         "message": {
@@ -93,6 +95,8 @@ def _chat_choice(inference: Inference, index: int, choice: Choice) -> dict[str, 
         "disaggregated_params": choice.params,
         "avg_decoded_tokens_per_iter": None,
     }
+    if inference.shows_ids:
+        shown["token_ids"] = list(answer.token_ids)
     if choice.without_params:
         del shown["disaggregated_params"]
     return shown
@@ -108,7 +112,7 @@ def _completion_choice(inference: Inference, index: int, choice: Choice) -> dict
     shown: dict[str, Any] = {
         "index": index,
         "text": answer.text if plain_text else "",
-        "token_ids": None if plain_text else list(answer.token_ids),
+        "token_ids": None if plain_text and not inference.shows_ids else list(answer.token_ids),
         "logprobs": logprobs,
         "context_logits": None,
         "finish_reason": choice.finish_reason,

@@ -64,6 +64,7 @@ class EventStream:
         )
         self._is_plain = [
             inference.logprobs is None
+            and not inference.shows_ids
             and not inference.continuous_usage
             and inference.body.get("detokenize", True)
             and answer.tool_name is None
@@ -103,8 +104,11 @@ class EventStream:
         parts = [self._head, b'{"index":%d,"delta":' % index, _chat_delta(answer, position)]
         if self._inference.logprobs is not None:
             here = range(position, position + 1)
-            shown = chat_logprobs(answer, here, self._inference.logprobs, self._first_logprob)
+            named = self._inference.names_ids
+            shown = chat_logprobs(answer, here, self._inference.logprobs, self._first_logprob, named=named)
             parts += [b',"logprobs":', _encode(shown)]
+        if self._inference.shows_ids:
+            parts.append(b',"token_ids":[%d]' % answer.token_ids[position])
         if position + 1 == len(answer.token_ids):
             parts.append(b',"finish_reason":"%b"' % answer.finish_reason.encode())
             if answer.stop_reason is not None:
@@ -125,7 +129,9 @@ class EventStream:
             logprobs = _encode(shown)
         end = _completion_end(
             self._usage.encode(self._sent) if self._inference.continuous_usage else b"null",
-            token_ids=b"null" if plain_text else b"[%d]" % answer.token_ids[position],
+            token_ids=b"null"
+            if plain_text and not self._inference.shows_ids
+            else b"[%d]" % answer.token_ids[position],
             logprobs=logprobs,
             finish_reason=_encode(answer.finish_reason) if last else b"null",
             stop_reason=_encode(answer.stop_reason) if last else b"null",

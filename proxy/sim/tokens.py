@@ -106,6 +106,21 @@ def _part_text(part: Any) -> str:
     return f"<{kind}:{zlib.crc32(str(url).encode()):08x}>"
 
 
+def continued_ids(body: Mapping[str, Any]) -> Iterable[int]:
+    """The ids of a prompt whose assistant messages may bring those of their turn, as NeMo Gym keeps them.
+
+    The last such turn's ids stay as the model has read and written them, and only what follows it is tokenized.
+    """
+    messages = body.get("messages") or []
+    for at in range(len(messages) - 1, -1, -1):
+        given = messages[at]
+        if given.get("generation_token_ids") and given.get("prompt_token_ids"):
+            # The line end and what comes after it; the begin token is there already.
+            rest = tokenize("\n" + render_chat({"messages": messages[at + 1 :]}))
+            return [*given["prompt_token_ids"], *given["generation_token_ids"], *unpack_ids(rest)[1:]]
+    return unpack_ids(prompts_of(body)[0])
+
+
 def render_chat(body: Mapping[str, Any]) -> str:
     """The prompt text of a chat body.
 

@@ -24,7 +24,7 @@ from proxy.sim.perf import metrics_record
 from proxy.sim.profiles import PROFILES
 from proxy.sim.recorded import RecordedRequest
 from proxy.sim.settings import WorkerSettings
-from proxy.sim.tokens import unpack_ids
+from proxy.sim.tokens import continued_ids, unpack_ids
 from proxy.sim.validation import Validator
 
 Role = Literal["context", "generation"]
@@ -59,6 +59,7 @@ class SimWorker:
         self.settings = settings
         self.profile = PROFILES[settings.profile]
         self.validator = Validator(self.profile)
+        self.prompt_ids = settings.prompt_ids or (continued_ids if self.profile.tells_ids else None)
         self.kv = kv
         self.reach = reach or KvReach(kv)
         self.siblings = siblings if siblings is not None else {name: self}

@@ -67,13 +67,13 @@ class PromptTokenizer:
         ids: list[int] = encoding.ids
         return ids
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, special tokens included.
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        """The text of ids. Ids that no token has are left out.
 
         Raises:
-            OverflowError: an id is negative or has more than 32 bits. Ids that no token has are left out.
+            OverflowError: an id is negative or has more than 32 bits.
         """
-        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=False)
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return text
 
     def token_strings(self, ids: Sequence[int]) -> list[str]:

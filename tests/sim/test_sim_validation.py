@@ -131,7 +131,7 @@ def test_refuses(body: Any) -> None:
     ],
 )
 def test_versions_differ(body: dict[str, Any], profiles: set[str]) -> None:
-    for profile in PROFILES:
+    for profile in (name for name, each in PROFILES.items() if each.strict):
         if profile in profiles:
             check(body, profile)
         else:

@@ -24,10 +24,11 @@ class Draft:
         route: the top-level members that may be sent.
         unknown: what becomes of fields that nobody knows.
         dropped: names of what was left out.
+        asked: names of what the client wants in its answer.
         waiting: members that have been put in by a rule and may have rules of their own.
     """
 
-    __slots__ = ("accepted", "chat", "dropped", "members", "route", "unknown", "waiting")
+    __slots__ = ("accepted", "asked", "chat", "dropped", "members", "route", "unknown", "waiting")
 
     def __init__(
         self, members: Members, *, chat: bool, accepted: Accepted, route: frozenset[str], unknown: Unknown
@@ -38,6 +39,7 @@ class Draft:
         self.route = route
         self.unknown = unknown
         self.dropped: list[str] = []
+        self.asked: list[str] = []
         self.waiting: list[str] = []
 
     def drop(self, name: str) -> None:

@@ -3,9 +3,21 @@
 A value that does ask for something is refused, since its sender depends on the answer.
 """
 
-from proxy.wire.fields.rule import Drop, DropIf, DropUnlessStrict, Rule
+from proxy.wire.fields.rule import Ask, Drop, DropIf, DropUnlessStrict, Rule
+
+ASKS_IDS = "return_token_ids"
+ASKS_NAMES = "return_tokens_as_token_ids"
 
 _DROP = Drop()
+_ASK_WORKERS = Ask(
+    "kept; prompt_token_ids and the choices' token_ids are in the answer if the worker tells ids", keep=True
+)
+
+IDS_OF_WORKERS = (
+    Rule(ASKS_IDS, _ASK_WORKERS, "the prompt's ids are those of the hand-off"),
+    Rule(ASKS_NAMES, _ASK_WORKERS, "NeMo Gym asks so: it needs both, or /tokenize"),
+)
+"""For dialects whose workers tell the ids of what they generate on chat too."""
 
 BOOK_KEEPING = (
     Rule("store", _DROP, "OpenAI's storage of answers"),
@@ -47,11 +59,18 @@ CACHES = (
 
 ANSWER_DETAILS = (
     Rule(
-        "return_tokens_as_token_ids",
-        _DROP,
-        "changes how log probabilities are written; kept with dialect nemo_rl",
+        ASKS_NAMES,
+        Ask("completions: log probabilities name token_id:N; else dropped"),
+        "the workers of chat tell no ids; kept with dialect nemo_rl",
     ),
-    Rule("return_token_ids", _DROP, "adds token ids to the answer"),
+    Rule(
+        ASKS_IDS,
+        Ask(
+            "completions: prompt_token_ids and the choices' token_ids are in the answer if the request has "
+            "detokenize: false or the proxy a tokenizer; else dropped, and neither is in it"
+        ),
+        "the workers of chat tell no ids of what they generate, and of completions either text or ids",
+    ),
     Rule("return_prompt_token_ids", _DROP, "adds to the answer only"),
     Rule("return_prompt_text", _DROP, "adds to the answer only"),
     Rule("return_meta_info", _DROP, "adds to the answer only"),

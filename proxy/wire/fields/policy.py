@@ -26,10 +26,11 @@ _MESSAGES = {"messages"}
 
 
 class Applied(NamedTuple):
-    """What is left of a request and the names that were dropped."""
+    """What is left of a request, the names that were dropped, and those of what is wanted in the answer."""
 
     members: Members
     dropped: tuple[str, ...]
+    asked: tuple[str, ...] = ()
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -129,7 +130,7 @@ class FieldPolicy:
             self._translate(draft)
         else:
             self._check(draft)
-        return Applied(draft.members, tuple(draft.dropped))
+        return Applied(draft.members, tuple(draft.dropped), tuple(draft.asked))
 
     def _are_plain(self, members: Members) -> bool:
         """Whether all members are sent as they are, which is so for most requests."""

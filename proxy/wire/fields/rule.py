@@ -10,7 +10,7 @@ import msgspec
 
 from proxy.wire.errors import InvalidField
 from proxy.wire.fields.draft import Draft, decoded
-from proxy.wire.members import is_null
+from proxy.wire.members import equals, is_null
 
 Route = Literal["both", "chat", "completions"]
 
@@ -60,6 +60,26 @@ class Drop:
     def __call__(self, draft: Draft, name: str) -> None:
         """See `Effect`."""
         draft.drop(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The client wants something in its answer that the proxy may put there; see `proxy.lifecycle.wanted_ids`.
+
+    Attributes:
+        text: what becomes of it.
+        keep: the workers are to see it too.
+    """
+
+    text: str
+    keep: bool = False
+
+    def __call__(self, draft: Draft, name: str) -> None:
+        """See `Effect`."""
+        if equals(draft.members[name], b"true"):
+            draft.asked.append(name)
+        if not self.keep:
+            draft.drop(name)
 
 
 @dataclass(frozen=True, slots=True)

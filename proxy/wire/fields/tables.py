@@ -8,7 +8,7 @@ from typing import Any, Literal
 from proxy.wire.fields.accepted import CLIENT_TOKEN_IDS, EVER_ACCEPTED
 from proxy.wire.fields.budget import BUDGET
 from proxy.wire.fields.engines import HAND_OFF, PLACEMENT
-from proxy.wire.fields.harmless import ANSWER_DETAILS, BOOK_KEEPING, CACHES
+from proxy.wire.fields.harmless import ANSWER_DETAILS, BOOK_KEEPING, CACHES, IDS_OF_WORKERS
 from proxy.wire.fields.packed import PACKED
 from proxy.wire.fields.refused import REFUSED
 from proxy.wire.fields.response_format import RESPONSE_FORMAT
@@ -20,6 +20,8 @@ from proxy.wire.fields.tools import TOOLS
 
 Dialect = Literal["trtllm", "nemo_rl", "passthrough"]
 """What the workers are: `trtllm-serve` (strict), NeMo-RL's adapter (takes anything), or something else again."""
+
+_IDS = "token ids, with the dialects nemo_rl and passthrough"
 
 GROUPS: tuple[tuple[str, tuple[Rule, ...]], ...] = (
     ("hand-off", HAND_OFF),
@@ -33,15 +35,16 @@ GROUPS: tuple[tuple[str, tuple[Rule, ...]], ...] = (
     ("bookkeeping", BOOK_KEEPING),
     ("caches", CACHES),
     ("details of the answer", ANSWER_DETAILS),
+    (_IDS, IDS_OF_WORKERS),
     ("placement", PLACEMENT),
     ("refused", REFUSED),
 )
 
 GROUPS_OF_DIALECT: Mapping[Dialect, frozenset[str]] = {
-    "trtllm": frozenset(title for title, _ in GROUPS),
+    "trtllm": frozenset(title for title, _ in GROUPS) - {_IDS},
     # The adapter ignores what it does not know: that must not happen to what changes the meaning.
-    "nemo_rl": frozenset({"hand-off", "refused"}),
-    "passthrough": frozenset({"hand-off"}),
+    "nemo_rl": frozenset({"hand-off", _IDS, "refused"}),
+    "passthrough": frozenset({"hand-off", _IDS}),
 }
 
 ANYWHERE = EVER_ACCEPTED | CLIENT_TOKEN_IDS | {rule.field for _, rules in GROUPS for rule in rules}
