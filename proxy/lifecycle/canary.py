@@ -61,7 +61,7 @@ class ServiceCanary:
         request_id = service.request_ids.mint()
         body = context_body(members, request_id, service.accepted(context), base64_ids=False)
         own = service.registry.access.key_line
-        answer = await _ask(context, (body,), own)
+        answer = await _ask(context, body, own)
         if answer.head.status != 200:
             return answer.head.status in _BUSY
         hand_off = read_context_answer(answer.body)

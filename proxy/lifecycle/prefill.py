@@ -115,7 +115,7 @@ async def _send(
         record.context_worker = worker
         record.context_sent, record.context_done = perf_counter(), 0.0
         leg = passage.leg(worker, passage.headers, "context", service.settings.proxy.timeout_context)
-        answer = await leg.collect((body,), fresh=fresh)
+        answer = await leg.collect(body, fresh=fresh)
         record.context_done = perf_counter()
         read = _read(passage, answer) if answer.head.status == 200 else answer
         reservation.report(

@@ -10,7 +10,16 @@ from collections.abc import Mapping
 
 from proxy.wire.fields.accepted import Accepted
 from proxy.wire.handoff import ContextAnswer
-from proxy.wire.members import JSONBytes, first_byte, join_array, join_object, open_object, split_array
+from proxy.wire.members import (
+    JSONBytes,
+    first_byte,
+    is_large,
+    join_array,
+    join_object,
+    object_pieces,
+    open_object,
+    split_array,
+)
 from proxy.wire.token_ids import array_of_base64
 
 CONTEXT_FIRST = b"0"  # schedule_style is an integer on the wire
@@ -30,8 +39,8 @@ def context_body(
     without: frozenset[str] = _NOTHING,
     conversation: JSONBytes | None = None,
     token_ids: JSONBytes | None = None,
-) -> bytes:
-    """The context leg.
+) -> tuple[JSONBytes, ...]:
+    """The context leg, in pieces to be written one after the other, so that a long prompt is not copied.
 
     Args:
         members: the client's members after the field policy.
@@ -58,7 +67,11 @@ def context_body(
         leg["prompt_token_ids_b64" if "messages" in leg else "prompt"] = token_ids
     leg["stream"] = b"false"
     leg["disaggregated_params"] = parameters + b"}"
-    return join_object(leg)
+    return object_pieces(leg, large=_has_long_prompt(leg))
+
+
+def _has_long_prompt(leg: Mapping[str, JSONBytes]) -> bool:
+    return is_large(leg.get("messages")) or is_large(leg.get("prompt"))
 
 
 def _without(members: Mapping[str, JSONBytes], names: frozenset[str]) -> dict[str, JSONBytes]:
@@ -112,7 +125,8 @@ def generation_body(
     base64_ids: bool = True,
     without: frozenset[str] = _NOTHING,
 ) -> tuple[JSONBytes, ...]:
-    """The generation leg, in pieces to be written one after the other, so that the ids are not copied again.
+    """The generation leg, in pieces to be written one after the other, so that neither the ids nor a
+    long prompt are copied.
 
     Args:
         members: the client's members after the field policy.
@@ -127,12 +141,13 @@ def generation_body(
     leg["disaggregated_params"] = join_object(parameters)
     # Completions take ids in a list only (their workers send no other form): a string would pass for text.
     if answer.token_ids is None or (not chat and first_byte(answer.token_ids) != ord("[")):
-        return (join_object(leg),)
+        return object_pieces(leg, large=_has_long_prompt(leg))
     for name in _TOKEN_IDS if chat else ("prompt",):
         leg.pop(name, None)
     if chat and last_message is not None:
         leg["messages"] = join_array((last_message,))
     ids_member = answer.token_ids_member if chat else "prompt"
+    token_ids: JSONBytes = answer.token_ids
     if not base64_ids and ids_member == "prompt_token_ids_b64":
-        return (open_object(leg, "prompt_token_ids"), array_of_base64(answer.token_ids), b"}")
-    return (open_object(leg, ids_member), answer.token_ids, b"}")
+        ids_member, token_ids = "prompt_token_ids", array_of_base64(token_ids)
+    return (*open_object(leg, ids_member, large=_has_long_prompt(leg)), token_ids, b"}")

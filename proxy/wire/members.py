@@ -33,6 +33,8 @@ class _Openings(dict[tuple[str, ...], tuple[bytes, ...]]):
         return openings
 
 
+# Bytes; below this a copy is cheaper than one more piece.
+_LARGE = 16 * 1024
 _LONGEST_SHAPE = 1024  # bytes
 _MOST_SHAPES = 512
 _OPENINGS = _Openings()
@@ -88,12 +90,44 @@ def join_object(members: Mapping[str, JSONBytes]) -> bytes:
     return b"".join(parts)
 
 
-def open_object(members: Mapping[str, JSONBytes], last: str) -> bytes:
-    """Encode an object up to the value of one more member, `last`: `{"a":1,"last":`."""
+def object_pieces(members: Mapping[str, JSONBytes], *, large: bool) -> tuple[JSONBytes, ...]:
+    """Encode an object in pieces to be written one after the other.
+
+    Args:
+        members: already encoded values.
+        large: do not copy values of more than 16 KB.
+    """
+    if not large:
+        return (join_object(members),)
+    parts = _parts(members, more=1)
+    parts[-1] = b"}"
+    return _joined_but_for_large(parts)
+
+
+def open_object(members: Mapping[str, JSONBytes], last: str, *, large: bool = False) -> tuple[JSONBytes, ...]:
+    """Encode an object up to the value of one more member, `last`: `{"a":1,"last":`; see `object_pieces`."""
     parts = _parts(members, more=1)
     name = b"%b:" % msgspec.json.encode(last)
     parts[-1] = b"," + name if members else b"{" + name
-    return b"".join(parts)
+    return _joined_but_for_large(parts) if large else (b"".join(parts),)
+
+
+def is_large(value: JSONBytes | None) -> bool:
+    """Whether an encoded value is too large to be copied for nothing."""
+    return value is not None and len(memoryview(value)) > _LARGE
+
+
+def _joined_but_for_large(parts: Iterable[JSONBytes]) -> tuple[JSONBytes, ...]:
+    pieces: list[JSONBytes] = []
+    run: list[JSONBytes] = []
+    for part in parts:
+        if is_large(part):
+            pieces += (b"".join(run), memoryview(part))
+            run = []
+        else:
+            run.append(part)
+    pieces.append(b"".join(run))
+    return tuple(pieces)
 
 
 def join_array(elements: Iterable[JSONBytes]) -> bytes:

@@ -6,8 +6,8 @@ this way: a random nonce takes the place of the value, the remainder is decoded 
 member must then equal the nonce. A pattern inside a nested object, a duplicate member or the tail of an
 escaped name cannot pass for it. When the member turns out to be anything else, the caller splits lazily.
 
-The ids themselves are not checked: commas in the wrong places or letters that base64 does not have are for the
-generation worker to refuse.
+The ids themselves are not checked: commas in the wrong places, words, or letters that base64 does not have are for
+the generation worker to refuse. (Looking at each character of an array would cost 120 us for 40,000 ids.)
 """
 
 import base64
@@ -24,8 +24,9 @@ from proxy.wire.members import JSONBytes
 
 _BASE64_MEMBER = b'"prompt_token_ids_b64":"'
 _ARRAY_MEMBER = b'"prompt_token_ids":['
-_IN_ARRAY = b"0123456789,- \t\r\n"
 _IDS = msgspec.json.Decoder(list[int])
+# What a string or anything nested begins with; without these the next bracket is the array's.
+_OPENINGS = (b'"', b"[", b"{")
 
 # Below this size the plain split is as fast.
 WORTH_CUTTING = 2048
@@ -55,7 +56,8 @@ def _cut_string(answer: bytes, start: int) -> Cut | None:
     end = answer.find(b'"', start + 1) + 1
     if end == 0 or end - start < WORTH_CUTTING:
         return None
-    if answer.find(b"\\", start, end) >= 0 or not answer[start:end].isascii():
+    # Nearly always the whole answer is ASCII, which is found out without a copy.
+    if answer.find(b"\\", start, end) >= 0 or not (answer.isascii() or answer[start:end].isascii()):
         return None
     return _cut(answer, "prompt_token_ids_b64", start, end)
 
@@ -64,7 +66,7 @@ def _cut_array(answer: bytes, start: int) -> Cut | None:
     end = answer.find(b"]", start) + 1
     if end == 0 or end - start < WORTH_CUTTING:
         return None
-    if answer[start + 1 : end - 1].translate(None, _IN_ARRAY):
+    if any(answer.find(opening, start + 1, end) >= 0 for opening in _OPENINGS):
         return None
     return _cut(answer, "prompt_token_ids", start, end)
 

@@ -45,7 +45,7 @@ def client_body(data: bytes) -> None:
                 applied = FieldPolicy(ACCEPTED[version], chat=chat, options=TRUSTING).apply(members)
                 header_value(applied.dropped)
                 request = read_request(applied.members, chat=chat)
-                as_json_text(context_body(request.members, 1, ACCEPTED[version], base64_ids=True))
+                as_json_text(b"".join(context_body(request.members, 1, ACCEPTED[version], base64_ids=True)))
 
 
 def context_answer(data: bytes) -> None:

@@ -45,6 +45,10 @@ CLIENT = {
 }
 
 
+def whole_context_body(*args: Any, **options: Any) -> bytes:
+    return b"".join(context_body(*args, **options))
+
+
 def generation(client: Mapping[str, JSONBytes], body: bytes, *, chat: bool = True, **options: Any) -> Any:
     answer = read_context_answer(body)
     return json.loads(
@@ -64,7 +68,7 @@ def generation(client: Mapping[str, JSONBytes], body: bytes, *, chat: bool = Tru
     ],
 )
 def test_context_body(version: WorkerVersion, base64: bool, extra: dict[str, Any]) -> None:
-    body = context_body(members(**CLIENT), 2**63 - 2, ACCEPTED[version], base64_ids=base64)
+    body = whole_context_body(members(**CLIENT), 2**63 - 2, ACCEPTED[version], base64_ids=base64)
     expected = {name: value for name, value in CLIENT.items() if name != "stream_options"}
     expected["stream"] = False
     expected["disaggregated_params"] = {
@@ -77,7 +81,7 @@ def test_context_body(version: WorkerVersion, base64: bool, extra: dict[str, Any
 
 def test_context_body_as_bytes() -> None:
     client = split_object(b'{"model": "m" , "messages":[ {"role":"user"} ],"stream":true, "x\\u0041":1.50}')
-    assert context_body(client, 7, ACCEPTED[OLD], base64_ids=False) == (
+    assert whole_context_body(client, 7, ACCEPTED[OLD], base64_ids=False) == (
         b'{"model":"m","messages":[ {"role":"user"} ],"xA":1.50,"stream":false,'
         b'"disaggregated_params":{"request_type":"context_only","disagg_request_id":7}}'
     )
@@ -85,14 +89,14 @@ def test_context_body_as_bytes() -> None:
 
 def test_parameters_of_a_client_never_pass() -> None:
     client = members(**CLIENT, disaggregated_params={"ctx_info_endpoint": "tcp://evil:1"})
-    assert b"evil" not in context_body(client, 1, ACCEPTED[JUL], base64_ids=False)
+    assert b"evil" not in whole_context_body(client, 1, ACCEPTED[JUL], base64_ids=False)
     assert (
         generation(client, dump(chat_answer()))["disaggregated_params"]["ctx_info_endpoint"] != "tcp://evil:1"
     )
 
 
 def test_an_empty_request_still_makes_json() -> None:
-    assert json.loads(context_body({}, 1, ACCEPTED[OLD], base64_ids=False))["stream"] is False
+    assert json.loads(whole_context_body({}, 1, ACCEPTED[OLD], base64_ids=False))["stream"] is False
     for answer in (chat_answer(), chat_answer(prompt_token_ids=None)):
         for chat in (True, False):
             assert "disaggregated_params" in generation({}, dump(answer), chat=chat)
@@ -213,6 +217,26 @@ def test_large_ids_are_not_copied() -> None:
     assert pieces[1].obj is body
 
 
+@pytest.mark.parametrize("chat", [True, False])
+def test_a_long_prompt_is_not_copied(chat: bool) -> None:
+    text = json.dumps("x" * 20_000)
+    source = (
+        f'{{"messages":[{{"role":"user","content":{text}}}]}}' if chat else f'{{"prompt":{text}}}'
+    ).encode()
+    client = split_object(source)
+    body = dump(chat_answer(prompt_token_ids=list(range(1000)) if chat else None))
+    answer = read_context_answer(body)
+    for pieces in (
+        context_body(client, 1, ACCEPTED[JUL], base64_ids=False),
+        generation_body(client, answer, generation_parameters(answer), chat=chat),
+    ):
+        large = [piece for piece in pieces if len(piece) > 10_000]
+        assert len(large) == 1
+        assert isinstance(large[0], memoryview)
+        sent = json.loads(b"".join(pieces))
+        assert sent["messages" if chat else "prompt"] == json.loads(source)["messages" if chat else "prompt"]
+
+
 # What a plain JSON implementation would build
 
 
@@ -290,7 +314,7 @@ def test_legs_equal_those_of_a_plain_implementation(
     source = writer.padded(writer.pairs(pairs)).encode()
     client, plain_client = split_object(source), dict(pairs)
     base64 = bool(seed % 2)
-    body = context_body(client, REQUEST_ID, ACCEPTED[version], base64_ids=base64)
+    body = whole_context_body(client, REQUEST_ID, ACCEPTED[version], base64_ids=base64)
     assert json.loads(body) == plain_context(plain_client, version, base64)
 
     params = {**extra, **some, "ctx_request_id": seed, "disagg_request_id": REQUEST_ID + seed}
@@ -337,7 +361,7 @@ class TestWorkersThatKnowLess:
 
     def test_members_that_only_others_know(self) -> None:
         without = frozenset({"seed", "absent"})
-        context = context_body(members(**CLIENT), 1, ACCEPTED[JUL], base64_ids=False, without=without)
+        context = whole_context_body(members(**CLIENT), 1, ACCEPTED[JUL], base64_ids=False, without=without)
         assert "seed" not in json.loads(context)
         assert "seed" not in self.legs(None, without=without)
 
@@ -346,7 +370,7 @@ class TestWorkersThatKnowLess:
             ACCEPTED[OLD], parameters=ACCEPTED[OLD].parameters | {"conversation_id"}
         )
         for accepted, expected in ((knows, "c"), (ACCEPTED[OLD], None), (ACCEPTED[NEW], None)):
-            body = context_body({}, 1, accepted, base64_ids=False, conversation=b'"c"')
+            body = whole_context_body({}, 1, accepted, base64_ids=False, conversation=b'"c"')
             assert json.loads(body)["disaggregated_params"].get("conversation_id") == expected
         answer = read_context_answer(dump(chat_answer(params=parameters(conversation_id=None))))
         assert generation_parameters(answer, conversation=b'"c"')["conversation_id"] == b'"c"'

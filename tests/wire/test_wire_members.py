@@ -8,12 +8,14 @@ from wire_samples import Writer, names, properties, seeds, values
 
 from proxy.wire.errors import MalformedJSON
 from proxy.wire.members import (
+    _OPENINGS,
     JSONBytes,
     equals,
     first_byte,
     is_null,
     join_array,
     join_object,
+    object_pieces,
     open_object,
     split_array,
     split_object,
@@ -105,11 +107,38 @@ def test_join() -> None:
     }
     text = '"model":"m","q\\"\u00e9\\n":1,"a":[ ]'.encode()
     assert join_object(members) == b"{" + text + b"}"
-    assert open_object(members, "z") + b"2}" == b"{" + text + b',"z":2}'
-    assert open_object({}, "z") + b"2}" == b'{"z":2}'
+    assert open_object(members, "z") == (b"{" + text + b',"z":',)
+    assert open_object({}, "z") == (b'{"z":',)
     assert join_object({}) == b"{}"
     assert join_array([b"1", msgspec.Raw(b"2")]) == b"[1,2]"
     assert join_array([]) == b"[]"
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_large_values_are_copied_only_if_nobody_minds(large: bool) -> None:
+    prompt = msgspec.Raw(b'"' + b"x" * 20_000 + b'"')
+    members: dict[str, JSONBytes] = {"a": b"1", "prompt": prompt, "b": b"2"}
+    for pieces, end in (
+        (object_pieces(members, large=large), b'"b":2}'),
+        (open_object(members, "z", large=large), b'"b":2,"z":'),
+    ):
+        assert b"".join(pieces) == b'{"a":1,"prompt":' + bytes(prompt) + b"," + end
+        assert len(pieces) == (3 if large else 1)
+        assert all(isinstance(piece, bytes | memoryview) for piece in pieces), "what transports take"
+
+
+def test_names_that_differ_in_their_order_only() -> None:
+    assert join_object({"a": b"1", "b": b"2"}) == b'{"a":1,"b":2}'
+    assert join_object({"b": b"2", "a": b"1"}) == b'{"b":2,"a":1}'
+
+
+def test_the_shapes_of_clients_do_not_fill_the_memory() -> None:
+    for number in range(2000):
+        assert join_object({f"n{number}": b"1"}) == b'{"n%d":1}' % number
+    long = "x" * 10_000
+    assert join_object({long: b"1"}) == b'{"' + long.encode() + b'":1}'
+    assert len(_OPENINGS) <= 512
+    assert all(len(names[0]) < 1024 for names in _OPENINGS)
 
 
 def test_small_questions_about_values() -> None:

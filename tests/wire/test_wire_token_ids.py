@@ -40,11 +40,10 @@ def test_cut(name: str, value: object) -> None:
         b'{"prompt_token_ids":null,"prompt_token_ids_b64":null}',
         dump({"prompt_token_ids": [1, 2, 3]}),
         dump({"prompt_token_ids_b64": "AQAAAAIAAAA="}),
-        # a bracket, quotes, other letters
+        # brackets, quotes, braces
         b'{"prompt_token_ids":[' + b"[1]," * 2000 + b"1]}",
         b'{"prompt_token_ids":[' + b'"1",' * 2000 + b"1]}",
-        b'{"prompt_token_ids":[' + b"1.0," * 2000 + b"1]}",
-        b'{"prompt_token_ids":[' + b"null," * 2000 + b"1]}",
+        b'{"prompt_token_ids":[' + b"{}," * 2000 + b"1]}",
         # escapes, other alphabets
         b'{"prompt_token_ids_b64":"' + b"\\u0041" * 2000 + b'"}',
         b'{"prompt_token_ids_b64":"' + b"A" * 5000 + b'\\""}',
@@ -77,3 +76,12 @@ def test_blanks_inside_an_array_are_fine() -> None:
     cut = cut_token_ids(b'{"prompt_token_ids":' + value + b"}")
     assert cut is not None
     assert bytes(cut.value) == value
+
+
+@pytest.mark.parametrize("element", [b"1.0", b"null", b"1e3", b"true", b"x y", b"\\"])
+def test_what_cannot_hold_a_bracket_is_for_the_generation_worker_to_refuse(element: bytes) -> None:
+    value = b"[" + (element + b",") * 2000 + b"1]"
+    cut = cut_token_ids(b'{"prompt_token_ids":' + value + b"}")
+    assert cut is not None
+    assert bytes(cut.value) == value
+    assert json.loads(cut.remainder) == {"prompt_token_ids": json.loads(cut.nonce)}
