@@ -49,9 +49,10 @@ class Leg:
         Raises:
             LegFault, ClientGone: see `proxy.errors`.
         """
-        await self._send(body, fresh=fresh)
+        connection = self._idle(fresh) or await self._connect()
+        self._send(connection, body)
         try:
-            return await self.connection.answer()
+            return await connection.answer()
         finally:
             self._watch.release()
 
@@ -61,9 +62,10 @@ class Leg:
         Raises:
             LegFault, ClientGone: see `proxy.errors`.
         """
-        await self._send(body, fresh=fresh)
+        connection = self._idle(fresh) or await self._connect()
+        self._send(connection, body)
         try:
-            return await self.connection.head()
+            return await connection.head()
         except BaseException:
             self._watch.release()
             raise
@@ -75,11 +77,11 @@ class Leg:
         finally:
             self._watch.release()
 
-    async def _send(self, body: Sequence[JSONBytes], *, fresh: bool) -> None:
+    def _idle(self, fresh: bool) -> WorkerConnection | None:
         self._watch.check()
-        connection = None if fresh else self.worker.pool.take_idle()
-        if connection is None:
-            connection = await self._connect()
+        return None if fresh else self.worker.pool.take_idle()
+
+    def _send(self, connection: WorkerConnection, body: Sequence[JSONBytes]) -> None:
         self.connection = connection
         length = 0
         for piece in body:

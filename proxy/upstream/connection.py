@@ -19,7 +19,7 @@ Rules, in the order in which they bite:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, cast
 
 from proxy.errors import BrokenAnswer, ConnectionBroken, ProxyError, Retry
@@ -127,14 +127,14 @@ class WorkerConnection(asyncio.Protocol):
             self._transport.writelines(cast("Iterable[bytes]", pieces))
         return self._exchange
 
-    async def answer(self) -> Answer:
+    def answer(self) -> Awaitable[Answer]:
         """Wait for the complete answer.
 
         Raises:
             ConnectionBroken, BrokenAnswer, or the error given to `abort`.
         """
         self._collect = True
-        return cast("Answer", await self._wait())
+        return cast("Awaitable[Answer]", self._wait())
 
     async def head(self) -> ResponseHead:
         """Wait for the head of the answer; `rest` or `relay` must follow.
@@ -144,13 +144,13 @@ class WorkerConnection(asyncio.Protocol):
         """
         return self._response or cast("ResponseHead", await self._wait())
 
-    async def rest(self) -> Answer:
+    def rest(self) -> Awaitable[Answer]:
         """Collect the body behind a head that was awaited. Raises as `answer` does."""
         self._collect = True
         if self._busy:
             self._waiter = self._loop.create_future()
             self._release_held()
-        return cast("Answer", await self._wait())
+        return cast("Awaitable[Answer]", self._wait())
 
     def relay(self, sink: Sink) -> None:
         """Send the body behind a head that was awaited to `sink`, which hears of its end and of errors."""
