@@ -125,6 +125,8 @@ _PROXY = {
     "worker_tls_keyfile": "its key",
     "worker_tls_verify": "check the workers' certificates",
     "timing_headers": "answers tell where their time went: `x-disagg-proxy-overhead-us`, `server-timing`",
+    "nemo_timing": "answers carry times that NeMo-RL reads: `nemo_fe_recv_ts_us` and `nemo_fe_fwd_ts_us`, which the "
+    "workers get as headers `x-nemo-fe-recv-us` and `x-nemo-fe-fwd-us`, and the context worker's `nemo_ctx_*`",
     "request_log_dir": "directory for files with one JSON object per request: ids, workers, sizes, phases, outcome",
     "request_log_max_bytes": "of one file",
     "request_log_max_files": "per process; the oldest is deleted",

@@ -201,6 +201,8 @@ class ProxySettings(msgspec.Struct, frozen=True):
 
     # What answers tell of their time; logs.
     timing_headers: bool = True
+    # Members of answers and headers to workers that tell NeMo-RL when a request came and went on.
+    nemo_timing: bool = False
     request_log_dir: Name | None = None
     request_log_max_bytes: Bytes = 64 * MIB
     request_log_max_files: Annotated[int, Meta(ge=2)] = 16

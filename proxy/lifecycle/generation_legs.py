@@ -136,6 +136,7 @@ class Aggregated:
 
     def make(self, worker: Worker) -> Leg:
         """See `GenerationLegs`."""
+        self._passage.stamp()
         self._passage.rewriters = choose_rewriters(self._passage, None)
         withheld = self._passage.service.withheld(worker, self._passage.request)
         members = self._passage.request.members
@@ -161,6 +162,7 @@ class GenerationOnly:
 
     def make(self, worker: Worker) -> Leg:
         """See `GenerationLegs`."""
+        self._passage.stamp()
         self._passage.rewriters = choose_rewriters(self._passage, None)
         members = {
             **self._passage.request.members,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from proxy.errors import LegFault, Source
 from proxy.lifecycle.headers import to_client
 from proxy.lifecycle.leg import Leg
+from proxy.lifecycle.nemo_timing import NemoStamps
 from proxy.lifecycle.priority import DEFAULT_PRIORITY
 from proxy.lifecycle.retry import delay_before
 from proxy.lifecycle.timing import add_timing
@@ -80,6 +81,7 @@ class Passage:
         rewriters: what changes the answer on its way to the client; empty for nearly all requests. See
             `proxy.lifecycle.rewriters`.
         wanted_ids: token ids that the answer is to have, None for nearly all requests.
+        stamps: when it came and went on, if answers are to tell (`nemo_timing`), else None.
         failed: generation workers that have failed this request: the second pass avoids them too.
         worker_metrics: those of the context leg, if the client asks for any, else None.
     """
@@ -95,6 +97,7 @@ class Passage:
         "response_headers",
         "rewriters",
         "service",
+        "stamps",
         "target",
         "wanted_ids",
         "watch",
@@ -128,8 +131,9 @@ class Passage:
         self.rewriters: Sequence[Rewriter] = ()
         self.wanted_ids: WantedIds | None = None
         self.worker_metrics: Headers | None = [] if ASKED in headers else None
-        stall_timeout = service.settings.proxy.client_stall_timeout
-        self.watch = Watch(client, service.loop, stall_timeout=stall_timeout, total=total)
+        proxy = service.settings.proxy
+        self.stamps = NemoStamps(record.received, headers) if proxy.nemo_timing else None
+        self.watch = Watch(client, service.loop, stall_timeout=proxy.client_stall_timeout, total=total)
 
     def pool(self, role: Role) -> WorkerPool:
         """The workers of a role that serve the request's model."""
@@ -143,6 +147,11 @@ class Passage:
         dictionary.
         """
         self.request.members.clear()
+
+    def stamp(self) -> None:
+        """The request goes on to its first worker, which is told when."""
+        if self.stamps is not None:
+            self.headers = self.stamps.forwarded()
 
     def leg(self, worker: Worker, headers: bytes, phase: str, seconds: float) -> Leg:
         """A leg of this request; see `Leg`."""

@@ -114,6 +114,7 @@ async def _send(
         )
         record.context_worker = worker
         record.context_sent, record.context_done = perf_counter(), 0.0
+        passage.stamp()
         leg = passage.leg(worker, passage.headers, "context", service.settings.proxy.timeout_context)
         answer = await leg.collect(body, fresh=fresh)
         record.context_done = perf_counter()

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from proxy.lifecycle.worker_timing import MetricsEvent
+from proxy.wire.nemo import NemoFields, context_fields
 from proxy.wire.usage import context_usage
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ def choose_rewriters(
         chosen.append(MetricsEvent(passage.worker_metrics, passage.record))
     if passage.wanted_ids is not None:
         chosen.append(passage.wanted_ids.rewriter(passage.request.members, answer))
+    if passage.stamps is not None:
+        fields = passage.stamps.fields()
+        if answer is not None:
+            fields |= context_fields(answer.body)
+        chosen.append(NemoFields(fields, include_usage=passage.request.include_usage))
     return tuple(chosen)
 
 

@@ -12,7 +12,7 @@ from proxy.sim.handover import POLL_SECONDS, ContextAddress
 from proxy.sim.inference import Inference, RequestError, Usage
 from proxy.sim.kv import Handoff
 from proxy.sim.logprobs import first_logprobs, given_logprob, logprob_of
-from proxy.sim.perf import metrics_event, metrics_headers
+from proxy.sim.perf import metrics_event, metrics_headers, nemo_stamps
 from proxy.sim.reply import Reply
 from proxy.sim.shapes import Choice, complete_body, handoff_params
 from proxy.sim.stream import DONE, EventStream
@@ -257,7 +257,9 @@ async def _send_complete(
     usage: Usage,
     prompt_ids: bytes | None,
 ) -> None:
-    body = complete_body(inference, worker.settings.model, choices, usage, prompt_ids)
+    shows_stamps = worker.settings.nemo_stamps and inference.leg == "context"
+    more = nemo_stamps(inference) if shows_stamps else {}
+    body = complete_body(inference, worker.settings.model, choices, usage, prompt_ids, more)
     worker.note_metrics(inference)
     headers = (
         metrics_headers(inference, worker.clock_offset)

@@ -44,6 +44,22 @@ def metrics_event(inference: Inference, offset: float) -> bytes:
     )
 
 
+def nemo_stamps(inference: Inference) -> dict[str, int]:
+    """What context workers of NeMo-RL add to their answers (NVIDIA-NeMo/RL#4095): microseconds since 1970, counts."""
+    passed = int((time.monotonic() - inference.arrival) * 1e6)
+    now = time.time_ns() // 1000
+    arrival = now - passed
+    return {
+        "nemo_ctx_arrival_ts_us": arrival,
+        "nemo_ctx_queued_ts_us": arrival,
+        "nemo_ctx_first_scheduled_ts_us": arrival,
+        "nemo_ctx_done_ts_us": now,
+        "nemo_ctx_computed_tokens": inference.prompt_tokens,
+        "nemo_ctx_first_begin": 0,
+        "nemo_ctx_num_chunks": 1,
+    }
+
+
 def metrics_record(number: int, inference: Inference, offset: float) -> dict[str, Any]:
     """One entry of ``GET /perf_metrics``."""
     record: dict[str, Any] = {"request_id": number}

@@ -32,6 +32,7 @@ class WorkerSettings:
     disconnect_seconds: float = 0.0  # from a disconnect to the abort; the real worker polls once per second
     clock_seconds: float = 0.0  # how long GET /steady_clock_offset takes; the real worker sleeps 0.2 s
     perf_metrics: bool = True  # `return_perf_metrics`; old workers have none
+    nemo_stamps: bool = False  # context answers tell their times, as those of NeMo-RL's workers do
     kv_events: bool = False  # hash prompts into blocks: KV events, and true cached_tokens (costs CPU)
     tokens_per_block: int = 32
     hash_algorithm: str = "v1_block_key"  # or v2_sha256, v2_sha256_64

@@ -37,7 +37,12 @@ def handoff_params(profile: Profile, values: Mapping[str, Any]) -> dict[str, Any
 
 
 def complete_body(
-    inference: Inference, model: str, choices: Sequence[Choice], usage: Usage, prompt_ids: bytes | None
+    inference: Inference,
+    model: str,
+    choices: Sequence[Choice],
+    usage: Usage,
+    prompt_ids: bytes | None,
+    more: Mapping[str, Any],
 ) -> bytes:
     """The JSON body of an answer; ``prompt_ids`` (int32 bytes) are shown by context legs only."""
     completion_tokens = sum(len(choice.answer.token_ids) for choice in choices)
@@ -59,7 +64,7 @@ def complete_body(
         body["prompt_token_ids_b64"] = (
             encode_ids(prompt_ids) if prompt_ids is not None and as_base64 else None
         )
-    return _encode(body)
+    return _encode({**body, **more})
 
 
 def _chat_choice(inference: Inference, index: int, choice: Choice) -> dict[str, Any]:

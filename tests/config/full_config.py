@@ -101,6 +101,7 @@ PROXY_YAML = {
     "pass_through": [{"path": "/v1/embeddings", "role": "context", "methods": ["POST", "GET"]}],
     "stream_coalesce_ms": 5,
     "timing_headers": False,
+    "nemo_timing": True,
     "request_log_dir": "/var/log/requests",
     "request_log_max_bytes": "1 MiB",
     "request_log_max_files": 3,

@@ -131,6 +131,7 @@ def test_defaults_of_the_proxy_mapping():
         "pass_through": (),
         "stream_coalesce_ms": 0,
         "timing_headers": True,
+        "nemo_timing": False,
         "request_log_dir": None,
         "request_log_max_bytes": 67108864,
         "request_log_max_files": 16,
