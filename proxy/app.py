@@ -17,6 +17,9 @@ from proxy.endpoints.admin.page import page_routes
 from proxy.endpoints.admin.routes import admin_routes
 from proxy.endpoints.cluster import ClusterInfoEndpoint, VersionEndpoint
 from proxy.endpoints.control.routes import control_routes
+from proxy.endpoints.generate.endpoint import GenerateEndpoint
+from proxy.endpoints.generate.sglang import SGLangShape
+from proxy.endpoints.generate.vllm import VLLMShape
 from proxy.endpoints.health import ReadyEndpoint, live
 from proxy.endpoints.inference import InferenceEndpoint
 from proxy.endpoints.metrics import MetricsEndpoint
@@ -120,12 +123,15 @@ def _admin_listener(service: Service) -> AdminListener | None:
 
 def _routes(service: Service, metrics: MetricsEndpoint, tracing: Tracing | None) -> Routes:
     ready = ReadyEndpoint(service)
+    completions = _inference(service, tracing, path="/v1/completions", chat=False)
     return {
         **_pass_through(service, tracing),
         "/v1/chat/completions": {
             "POST": _inference(service, tracing, path="/v1/chat/completions", chat=True)
         },
-        "/v1/completions": {"POST": _inference(service, tracing, path="/v1/completions", chat=False)},
+        "/v1/completions": {"POST": completions},
+        "/generate": {"POST": GenerateEndpoint(service, SGLangShape(), completions)},
+        "/inference/v1/generate": {"POST": GenerateEndpoint(service, VLLMShape(), completions)},
         "/v1/models": {"GET": ModelsEndpoint(service)},
         "/version": {"GET": VersionEndpoint(service)},
         "/health": {"GET": ready},

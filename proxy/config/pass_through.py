@@ -16,6 +16,8 @@ OWN_PATHS = frozenset(
     {
         "/v1/chat/completions",
         "/v1/completions",
+        "/generate",
+        "/inference/v1/generate",
         "/v1/models",
         "/version",
         "/health",

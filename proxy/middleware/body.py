@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -54,9 +56,7 @@ class BodyMiddleware:
         Raises:
             EncodedBody, BodyTooLarge, InvalidRequest, ClientGone.
         """
-        for name, value in scope["headers"]:
-            if name == b"content-encoding" and value.lower() != b"identity":
-                raise EncodedBody("the request body must not be encoded (content-encoding)")
+        refuse_encoded(scope["headers"])
         body = await read_body(receive, self._max_bytes)
         scope[RECORD].body_size = len(body)
         try:
@@ -70,6 +70,15 @@ class BodyMiddleware:
             await self._app(scope, receive, send)
         finally:
             client.close()
+
+
+def refuse_encoded(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Raises:
+    EncodedBody: the body of a request with these headers is encoded.
+    """
+    for name, value in headers:
+        if name == b"content-encoding" and value.lower() != b"identity":
+            raise EncodedBody("the request body must not be encoded (content-encoding)")
 
 
 def client_of(scope: Scope, receive: Receive, send: Send) -> Client:

@@ -2,7 +2,7 @@
 
 import httpx
 import pytest
-from control_stack import controlled
+from controlled_proxy import controlled
 from running_proxy import running_proxy
 
 from proxy.endpoints.admin.routes import admin_routes

@@ -5,7 +5,7 @@ import hmac
 import json
 
 import pytest
-from control_stack import controlled
+from controlled_proxy import controlled
 from running_proxy import chat
 
 RL = {"context": 2, "generation": 2, "rl_control": True}

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from control_stack import controlled
+from controlled_proxy import controlled
 from running_proxy import chat, eventually
 
 from proxy.sim import Speed

@@ -3,7 +3,7 @@
 from urllib.parse import quote
 
 import pytest
-from control_stack import controlled
+from controlled_proxy import controlled
 from running_proxy import chat, eventually
 
 TWO = {"context": 2, "generation": 1}
