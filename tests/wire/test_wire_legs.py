@@ -378,11 +378,11 @@ class TestWorkersThatKnowLess:
 
 def test_ids_of_the_proxys_own() -> None:
     body = json.loads(
-        context_body(members(**CLIENT), 1, ACCEPTED[JUL], base64_ids=True, token_ids=b'"AQAAAA=="')
+        whole_context_body(members(**CLIENT), 1, ACCEPTED[JUL], base64_ids=True, token_ids=b'"AQAAAA=="')
     )
     assert body["prompt_token_ids_b64"] == "AQAAAA=="
     assert body["messages"] == CLIENT["messages"]
     client = split_object(b'{"model":"m","prompt":"text"}')
-    assert json.loads(context_body(client, 1, ACCEPTED[OLD], base64_ids=False, token_ids=b"[1,2]"))[
+    assert json.loads(whole_context_body(client, 1, ACCEPTED[OLD], base64_ids=False, token_ids=b"[1,2]"))[
         "prompt"
     ] == [1, 2]
