@@ -10,6 +10,7 @@ import msgspec
 
 from proxy.config.discovery.dns import DnsEntry
 from proxy.config.discovery.file import FileEntry
+from proxy.config.discovery.kubernetes import KubernetesEntry
 from proxy.config.not_built import NO_EFFECT, render_markdown
 from proxy.config.settings import ProxySettings, RouterSettings, Settings
 
@@ -163,6 +164,20 @@ _DNS = {
     "when_empty": "a name that does not exist or has no records: `keep` the last list, or `remove` all",
 }
 
+_KUBERNETES = {
+    **_ROLE,
+    "name": "in metrics and logs; unset = `kubernetes:` and the Service",
+    "service": "whose EndpointSlices tell the workers, a pod each",
+    "namespace": "of the Service; unset = the proxy's own",
+    "port": "name or number; may be left out when the Service has one",
+    "family": "of the pods' addresses: `auto` (IPv4, else IPv6), `ipv4` or `ipv6`",
+    "domain": "`zone` or `node`: becomes the label `domain` (see `workers`)",
+    "api": "url of the API server; unset = that of the cluster in which the proxy runs",
+    "credentials": "directory with `token` (read for each request), `ca.crt` and `namespace`",
+    "relist": "seconds; then everything is read again",
+    "watch": "seconds; for so long changes are waited for at once",
+}
+
 _STRUCTS: tuple[tuple[str, str, type[msgspec.Struct], dict[str, str]], ...] = (
     ("Top level", "Keys of `trtllm-serve disaggregated`.", Settings, _TOP),
     ("`router` of a section", "", RouterSettings, _ROUTER),
@@ -179,6 +194,12 @@ _STRUCTS: tuple[tuple[str, str, type[msgspec.Struct], dict[str, str]], ...] = (
         _FILE,
     ),
     ("`proxy.discovery`, `type: dns`", "Needs the extra `dns`.", DnsEntry, _DNS),
+    (
+        "`proxy.discovery`, `type: kubernetes`",
+        "The service account needs `list` and `watch` for `endpointslices` (`discovery.k8s.io`) in the namespace.",
+        KubernetesEntry,
+        _KUBERNETES,
+    ),
 )
 _NOT_KEYS = frozenset({"proxy", "inherited", "warnings", "origin"})
 

@@ -78,6 +78,7 @@ PROXY_YAML = {
     "discovery": [
         {"type": "file", "name": "file", "path": "/run/workers.yaml", "interval": 2.0},
         {"type": "dns", "role": "context", "host": "ctx", "port": 8001, "labels": {"zone": "a"}},
+        {"type": "kubernetes", "role": "generation", "service": "gen", "port": "http", "domain": "zone"},
     ],
     "minimal_instances": {"context_servers": 2, "generation_servers": 3},
     "topology_strict": True,

@@ -32,7 +32,7 @@ def test_names_come_of_the_type_unless_they_are_given(load):
     [
         ("discovery: {type: file}", "proxy.discovery ="),
         ("discovery: [file]", "proxy.discovery[0]"),
-        ("discovery: [{path: /a}]", "proxy.discovery[0].type = null: expected one of file, dns"),
+        ("discovery: [{path: /a}]", "proxy.discovery[0].type = null: expected one of file, dns, kubernetes"),
         ("discovery: [{type: [1]}]", "proxy.discovery[0].type"),
         ("discovery: [{type: etc}]", 'proxy.discovery[0].type = "etc": expected one of file'),
         ("discovery: [{type: file}]", "proxy.discovery[0].path: is missing"),
@@ -61,6 +61,20 @@ def test_names_come_of_the_type_unless_they_are_given(load):
         (
             "discovery: [{type: dns, role: mixed, host: a, port: 1, nameservers: [ns]}]",
             "'ns' is not the address",
+        ),
+        ("discovery: [{type: kubernetes, role: context}]", "discovery[0].service: is missing"),
+        (
+            "discovery: [{type: kubernetes, role: context, service: a, port: 70000}]",
+            "between 1 and 65535 or a text",
+        ),
+        (
+            "discovery: [{type: kubernetes, role: context, service: a, domain: rack}]",
+            "one of node, zone or null",
+        ),
+        ("discovery: [{type: kubernetes, role: context, service: a, api: 'k:443'}]", "api is not a url"),
+        (
+            "discovery: [{type: kubernetes, role: context, service: a, api: 'https://u@k'}]",
+            "api is not a url",
         ),
         ("minimal_instances: 3", "proxy.minimal_instances = 3: expected a mapping"),
         ("minimal_instances: {context: 1}", "unknown key"),

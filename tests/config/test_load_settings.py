@@ -6,6 +6,7 @@ from full_config import EXAMPLE, PROXY_YAML
 from proxy.config.address import parse_worker_address
 from proxy.config.discovery.dns import DnsEntry
 from proxy.config.discovery.file import FileEntry
+from proxy.config.discovery.kubernetes import KubernetesEntry
 from proxy.config.errors import ConfigError
 from proxy.config.listed_worker import ListedWorker
 from proxy.config.load import load_settings
@@ -164,6 +165,9 @@ PROXY_RESULT = ProxySettings(
         "discovery": (
             FileEntry(name="file", path="/run/workers.yaml", interval=2.0),
             DnsEntry(name="dns:ctx", role="context", host="ctx", port=8001, labels={"zone": "a"}),
+            KubernetesEntry(
+                name="kubernetes:gen", role="generation", service="gen", port="http", domain="zone"
+            ),
         ),
         "minimal_instances": MinimalInstances(2, 3),
     }

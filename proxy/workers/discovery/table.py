@@ -9,9 +9,11 @@ from typing import Any
 from proxy.config.discovery.dns import DnsEntry
 from proxy.config.discovery.entry import SourceEntry
 from proxy.config.discovery.file import FileEntry
+from proxy.config.discovery.kubernetes import KubernetesEntry
 from proxy.config.errors import ConfigError
 from proxy.config.settings import Settings
 from proxy.workers.discovery.file import FileSource
+from proxy.workers.discovery.kubernetes import KubernetesSource
 from proxy.workers.discovery.source import Source
 
 
@@ -21,7 +23,11 @@ def _dns(entry: DnsEntry) -> Source:
     return DnsSource(entry)
 
 
-SOURCES: dict[type[SourceEntry], Callable[[Any], Source]] = {FileEntry: FileSource, DnsEntry: _dns}
+SOURCES: dict[type[SourceEntry], Callable[[Any], Source]] = {
+    FileEntry: FileSource,
+    DnsEntry: _dns,
+    KubernetesEntry: KubernetesSource,
+}
 """Each is called with the entry; what only an extra brings is imported then."""
 
 

@@ -1,0 +1,169 @@
+"""EndpointSlices (Kubernetes API discovery.k8s.io/v1) and the workers in them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+
+from proxy.config.discovery.kubernetes import KubernetesEntry
+from proxy.config.listed_worker import ListedWorker
+from proxy.workers.discovery.listing import list_workers
+from proxy.workers.discovery.source import SourceLost
+
+
+class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    """Of any object; `resource_version` is opaque."""
+
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class Conditions(msgspec.Struct, frozen=True):
+    """None is "unknown", which the API wants to be read as ready, as serving if it is ready, and as not terminating."""
+
+    ready: bool | None = None
+    serving: bool | None = None
+    terminating: bool | None = None
+
+    @property
+    def standing(self) -> Literal["listed", "draining", "absent"]:
+        """What they mean for a worker. `ready` alone says nothing of a pod that ends: with publishNotReadyAddresses it
+        is always true."""
+        ready = self.ready is not False
+        if self.terminating:
+            serving = ready if self.serving is None else self.serving
+            return "draining" if serving else "absent"
+        return "listed" if ready else "absent"
+
+
+class TargetReference(msgspec.Struct, frozen=True):
+    """The pod behind an endpoint."""
+
+    name: str = ""
+    uid: str = ""
+
+
+class Endpoint(msgspec.Struct, frozen=True, rename="camel"):
+    """Of several addresses the first one counts, as for kube-proxy."""
+
+    addresses: tuple[str, ...] = ()
+    conditions: Conditions = Conditions()
+    node_name: str | None = None
+    zone: str | None = None
+    target_ref: TargetReference | None = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Where it runs, as far as the slice tells."""
+        pod = self.target_ref.name if self.target_ref is not None else None
+        told = (("pod", pod), ("node", self.node_name), ("zone", self.zone))
+        return {name: value for name, value in told if value}
+
+
+class Port(msgspec.Struct, frozen=True):
+    """A port of all endpoints of a slice."""
+
+    name: str | None = None
+    port: int | None = None
+
+
+class EndpointSlice(msgspec.Struct, frozen=True, rename="camel"):
+    """Some endpoints of a Service, all of one kind of address."""
+
+    metadata: Metadata
+    address_type: str = "IPv4"
+    endpoints: tuple[Endpoint, ...] | None = None
+    ports: tuple[Port, ...] | None = None
+
+
+class EndpointSliceList(msgspec.Struct, frozen=True):
+    """All slices of a Service at one moment, `metadata.resource_version`."""
+
+    metadata: Metadata
+    items: tuple[EndpointSlice, ...] | None = None
+
+
+_ADDRESS_TYPES = {"auto": ("IPv4", "IPv6", "FQDN"), "ipv4": ("IPv4",), "ipv6": ("IPv6",)}
+
+
+class _Found:
+    """One pod's port, wherever the slices mention it."""
+
+    def __init__(self) -> None:
+        self.by_type: dict[str, Endpoint] = {}
+        self.draining = False
+
+    def add(self, address_type: str, endpoint: Endpoint) -> None:
+        # A pod that ends stays ended, whichever of two slices is the older one.
+        self.draining = self.draining or endpoint.conditions.standing == "draining"
+        self.by_type[address_type] = endpoint
+
+
+def workers_in(slices: Iterable[EndpointSlice], entry: KubernetesEntry) -> tuple[ListedWorker, ...]:
+    """The workers, one per pod, in the order of their addresses.
+
+    Pods are told apart by their uid: while endpoints move, two slices have the same one; with both kinds of addresses a
+    pod is in two slices; and an address may be that of a pod that has gone and of a new one.
+
+    Raises:
+        SourceLost: it is not clear which port is meant.
+    """
+    found: dict[tuple[str, int], _Found] = {}
+    for each, port in _with_ports(slices, entry):
+        for endpoint in each.endpoints or ():
+            if endpoint.addresses and endpoint.conditions.standing != "absent":
+                uid = (endpoint.target_ref and endpoint.target_ref.uid) or endpoint.addresses[0]
+                found.setdefault((uid, port), _Found()).add(each.address_type, endpoint)
+    places: dict[tuple[str, int], tuple[Endpoint, bool]] = {}
+    for (_, port), pod in found.items():
+        kind = next((kind for kind in _ADDRESS_TYPES[entry.family] if kind in pod.by_type), None)
+        if kind is None:
+            continue
+        endpoint = pod.by_type[kind]
+        place = endpoint.addresses[0], port
+        known = places.get(place)
+        if known is None or known[1]:
+            places[place] = endpoint, pod.draining
+    return tuple(
+        worker
+        for (host, port), (endpoint, draining) in sorted(places.items(), key=lambda item: item[0])
+        for worker in list_workers(
+            entry, host, port, labels=_labels(endpoint, entry.domain), draining=draining
+        )
+    )
+
+
+def _labels(endpoint: Endpoint, domain: str | None) -> dict[str, str]:
+    labels = endpoint.labels
+    if domain is not None and domain in labels:
+        labels["domain"] = labels[domain]
+    return labels
+
+
+def _with_ports(
+    slices: Iterable[EndpointSlice], entry: KubernetesEntry
+) -> Iterator[tuple[EndpointSlice, int]]:
+    """The slices that have the port, and its number there: a named port may differ between pods."""
+    wanted = entry.port
+    missing = met = False
+    for each in sorted(slices, key=lambda each: each.metadata.name):
+        if isinstance(wanted, int):
+            yield each, wanted
+            continue
+        ports = [
+            each_port.port
+            for each_port in each.ports or ()
+            if each_port.port and wanted in (None, each_port.name)
+        ]
+        if len(ports) == 1:
+            met = True
+            yield each, ports[0]
+        elif each.endpoints:
+            if wanted is None:
+                raise SourceLost(f"the service {entry.service} has not exactly one port: name one by `port`")
+            missing = True
+    if missing and not met:
+        raise SourceLost(f"the service {entry.service} has no port {wanted}")
