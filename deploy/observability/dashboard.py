@@ -226,6 +226,20 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ((mean("worker_seconds", by="role, worker"), "{{role}} {{worker}}"),),
                 text="Mean: of whole context legs, and to the first byte of streamed generation legs.",
             ),
+            Panel(
+                "Sources of workers: age",
+                "s",
+                ((total("discovery_age_seconds", by="source", how="max"), "{{source}}"),),
+                text="Since a source last told a list that is right, changed or not.",
+            ),
+            Panel(
+                "Sources of workers",
+                "short",
+                (
+                    (total("discovery_workers", by="source", how="max"), "{{source}} workers"),
+                    (rare("discovery_errors", "source"), "{{source}} errors per second"),
+                ),
+            ),
             Panel("Affinity", "ops", ((rare("affinity", "role, result"), "{{role}} {{result}}"),)),
         ),
     ),
