@@ -9,8 +9,10 @@ from typing import Any
 from starlette.types import Scope
 
 from proxy.lifecycle.record import RequestRecord
+from proxy.telemetry.log_handler import ACCESS, LogHandler
 
-_logger = logging.getLogger("proxy.access")
+_logger = logging.getLogger(ACCESS)
+_root = logging.getLogger()
 
 QUIET = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/prometheus/metrics"})
 """Probes and scrapes come every second and say nothing."""
@@ -21,7 +23,12 @@ def log_access(record: RequestRecord, scope: Scope) -> None:
     if record.route in QUIET or not _logger.isEnabledFor(logging.INFO):
         return
     fields = access_fields(record, scope["method"])
-    _logger.info("%s", _Line(fields), extra={"fields": fields})
+    handlers = _root.handlers
+    if len(handlers) == 1 and isinstance(handlers[0], LogHandler):
+        handlers[0].access(fields)
+    else:
+        # Somebody else has set the logging up.
+        _logger.info("%s", _Line(fields), extra={"fields": fields})
 
 
 class _Line:
@@ -74,7 +81,8 @@ def access_fields(record: RequestRecord, method: str) -> dict[str, Any]:
         ("total_ms", record.received, record.ended),
     ):
         if start and end >= start:
-            fields[name] = round((end - start) * 1000, 2)
+            # `round` takes three times as long.
+            fields[name] = int((end - start) * 100_000 + 0.5) / 100
     if record.waited:
-        fields["overhead_ms"] = round((record.ended - record.received - record.waited) * 1000, 3)
+        fields["overhead_ms"] = int((record.ended - record.received - record.waited) * 1e6 + 0.5) / 1000
     return fields

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from proxy.telemetry.log_handler import ACCESS, LogHandler
 from proxy.telemetry.repeats import RepeatFilter
 
 
@@ -52,7 +53,7 @@ def configure_logging(
         access_log: whether each request gets a line.
         process: index of the process in its fleet, shown on each line; None when there is only one.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LogHandler(sys.stderr, style, process)
     if style == "json":
         handler.setFormatter(JSONFormatter(process))
     else:
@@ -60,6 +61,6 @@ def configure_logging(
         handler.setFormatter(logging.Formatter(f"%(asctime)s {mark}%(levelname)s %(name)s: %(message)s"))
     handler.addFilter(RepeatFilter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    logging.getLogger("proxy.access").disabled = not access_log
+    logging.getLogger(ACCESS).disabled = not access_log
     # httpx logs each probe at info.
     logging.getLogger("httpx").setLevel(logging.WARNING)

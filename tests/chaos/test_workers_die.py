@@ -108,10 +108,8 @@ class Fleet:
 
     def served_by(self, request_id: str) -> str:
         """Address of the generation worker, from the access log."""
-        for line in self.proxy.program.err.splitlines():
-            if f"request_id={request_id} " in line:
-                return next((word[4:] for word in line.split() if word.startswith("gen=")), "")
-        raise AssertionError(f"{request_id} is not in the log")
+        line = self.proxy.program.wait_for(f".*request_id={request_id} .*")[0]
+        return next((word[4:] for word in line.split() if word.startswith("gen=")), "")
 
 
 class Clients:

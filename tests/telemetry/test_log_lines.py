@@ -1,8 +1,14 @@
 """The access line and the formats of log output."""
 
+import asyncio
+import io
 import json
 import logging
+import re
+import select
+import subprocess
 import sys
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -148,3 +154,110 @@ def test_access_lines_can_be_switched_off(root_logger, capsys: pytest.CaptureFix
     configure_logging("info", "text", access_log=True)
     log_access(record(), SCOPE)
     assert "request_id=req-1" in capsys.readouterr().err
+
+
+class Stream(io.StringIO):
+    """Notes each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.written.append(text)
+        return super().write(text)
+
+
+@pytest.mark.parametrize("process", [None, 2])
+@pytest.mark.parametrize("style", ["text", "json"])
+async def test_access_lines_look_as_if_the_logging_library_wrote_them(
+    root_logger, style: Any, process: int | None
+) -> None:
+    configure_logging("info", style, access_log=True, process=process)
+    (handler,) = root_logger.handlers
+    stream = Stream()
+    handler.setStream(stream)
+    whole = record()
+    whole.key = "käse"
+    log_access(whole, SCOPE)
+    root_logger.addHandler(logging.NullHandler())  # not ours alone any more
+    log_access(whole, SCOPE)
+    direct, formatted = stream.getvalue().splitlines()
+    if style == "json":
+        direct, formatted = json.loads(direct), json.loads(formatted)
+        assert direct.keys() == formatted.keys()
+        assert abs(direct.pop("ts") - formatted.pop("ts")) < 5
+        assert direct == formatted
+    else:
+        assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ", direct)
+        assert abs(seconds_of(direct) - seconds_of(formatted)) < 5
+        assert direct[24:] == formatted[24:]
+
+
+def seconds_of(line: str) -> float:
+    return datetime.strptime(line[:23], "%Y-%m-%d %H:%M:%S,%f").timestamp()
+
+
+async def test_access_lines_are_written_together(root_logger) -> None:
+    configure_logging("info", "text", access_log=True)
+    stream = Stream()
+    root_logger.handlers[0].setStream(stream)
+    for _ in range(5):
+        log_access(record(), SCOPE)
+    assert stream.written == []
+    async with asyncio.timeout(10):
+        while not stream.written:
+            await asyncio.sleep(0.001)
+    (text,) = stream.written
+    assert text.count("request_id=req-1 ") == text.count("\n") == 5
+
+
+async def test_what_waits_is_bounded_and_pieces_are_whole_lines(root_logger) -> None:
+    configure_logging("info", "json", access_log=True)
+    stream = Stream()
+    root_logger.handlers[0].setStream(stream)
+    long = record()
+    long.key = "ü" * 500
+    for _ in range(200):
+        log_access(long, SCOPE)
+    assert 50 < len(stream.written) < 200
+    for text in stream.written:
+        assert text.endswith("}\n")
+        assert len(text.encode()) <= select.PIPE_BUF
+    root_logger.handlers[0].close()
+    assert len(stream.getvalue().splitlines()) == 200
+
+
+async def test_order_is_kept(root_logger) -> None:
+    configure_logging("info", "text", access_log=True)
+    stream = Stream()
+    root_logger.handlers[0].setStream(stream)
+    log_access(record(), SCOPE)
+    logging.getLogger("proxy.x").warning("afterwards")
+    first, second = stream.getvalue().splitlines()
+    assert "request_id=" in first
+    assert "afterwards" in second
+
+
+@pytest.mark.parametrize("ending", ["", "raise SystemExit(3)", "raise ValueError"])
+def test_no_line_is_lost_at_the_end(ending: str) -> None:
+    program = f"""
+import asyncio
+from proxy.lifecycle.record import RequestRecord
+from proxy.telemetry.access_log import log_access
+from proxy.telemetry.logs import configure_logging
+
+async def main():
+    configure_logging("info", "text", access_log=True)
+    for number in range(30):
+        record = RequestRecord(f"req-{{number}}", 0.0)
+        record.route = "/v1/completions"
+        log_access(record, {{"method": "POST"}})
+    {ending or "pass"}
+
+asyncio.run(main())
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.stderr.count("request_id=req-") == 30
