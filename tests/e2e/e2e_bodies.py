@@ -18,6 +18,11 @@ def completion(**fields: Any) -> dict[str, Any]:
     return {"model": "sim", "prompt": "Once upon a tïme 🙂", "max_tokens": 12, **fields}
 
 
+def dialect(profile: str) -> str:
+    """`worker_dialect` for simulated workers of a profile."""
+    return "nemo_rl" if profile == "nemo" else "trtllm"
+
+
 def path_of(body: dict[str, Any]) -> str:
     return CHAT if "messages" in body else COMPLETIONS
 

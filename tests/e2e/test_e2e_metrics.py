@@ -4,23 +4,24 @@ import json
 import re
 
 import pytest
-from e2e_bodies import chat, completion, streamed_text
+from e2e_bodies import chat, completion, dialect, streamed_text
 
 from proxy.sim import expected_text
+from proxy.sim.profiles import PROFILES
 
 ASK = {"x-trtllm-return-metrics": "1"}
 NAMES = {"server-timing", "x-trtllm-start-end-time", "x-trtllm-step-metrics", "x-trtllm-ctx-chunk-metrics"}
 EVENT = "event: trtllm.perf_metrics\n"
 
 
-@pytest.fixture(params=["old", "jul", "new"])
+@pytest.fixture(params=PROFILES)
 def profile(request):
     return request.param
 
 
 @pytest.fixture
 def stack(make_stack, profile):
-    return make_stack({"profile": profile}, timing_headers=False)
+    return make_stack({"profile": profile}, timing_headers=False, worker_dialect=dialect(profile))
 
 
 def metrics_of(response, stream):
@@ -49,7 +50,7 @@ def test_both_legs(stack, profile, stream, body):
         assert streamed_text(text) == expected_text(body)
     shown = phases(metrics)
     assert 0 < shown["disagg_queue"] < shown["disagg_ttft"]
-    if profile == "old":  # such workers have none
+    if not PROFILES[profile].perf_metrics:
         assert shown.keys() == {"disagg_queue", "disagg_ttft"}
         return
     assert shown.keys() >= {f"{leg}_{name}" for leg in ("ctx", "gen") for name in ("queue", "ttft", "e2e")}
@@ -69,7 +70,7 @@ def test_finished_by_the_context_worker(stack, profile, stream):
     stack.cluster.context_workers[0].add_fault(kind="finish", count=1)
     metrics, _ = metrics_of(stack.post(body, headers=ASK), stream)
     shown = phases(metrics)
-    assert ("ctx_e2e" in shown) is (profile != "old")
+    assert ("ctx_e2e" in shown) is PROFILES[profile].perf_metrics
     assert "gen_e2e" not in shown
 
 
@@ -93,4 +94,4 @@ def test_a_stream_in_one_piece(stack, profile):
     """A worker that answers a request for a stream with JSON puts them into its headers."""
     stack.cluster.generation_workers[0].add_fault(kind="not_sse", count=1)
     metrics, _ = metrics_of(stack.post(chat(stream=True), headers=ASK), stream=False)
-    assert ("gen_e2e" in phases(metrics)) is (profile != "old")
+    assert ("gen_e2e" in phases(metrics)) is PROFILES[profile].perf_metrics

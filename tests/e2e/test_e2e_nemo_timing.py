@@ -3,9 +3,10 @@
 import time
 
 import pytest
-from e2e_bodies import answer_text, chat, completion, events, streamed_text
+from e2e_bodies import answer_text, chat, completion, dialect, events, streamed_text
 
 from proxy.sim import expected_text
+from proxy.sim.profiles import PROFILES
 
 STAMPS = ["nemo_fe_recv_ts_us", "nemo_fe_fwd_ts_us"]
 CONTEXT = ["arrival_ts_us", "queued_ts_us", "first_scheduled_ts_us", "done_ts_us"]
@@ -19,9 +20,10 @@ def nemo_fields(members):
     return {name: value for name, value in members.items() if name.startswith("nemo_")}
 
 
-@pytest.fixture(params=["old", "jul", "new"])
+@pytest.fixture(params=PROFILES)
 def stack(make_stack, request):
-    return make_stack({"profile": request.param, "nemo_stamps": True}, nemo_timing=True)
+    cluster = {"profile": request.param, "nemo_stamps": True}
+    return make_stack(cluster, nemo_timing=True, worker_dialect=dialect(request.param))
 
 
 @pytest.fixture(params=[chat, completion], ids=["chat", "completions"])

@@ -3,18 +3,21 @@
 import json
 
 import pytest
-from e2e_bodies import chat, completion, events, expected_usage, streamed_text
+from e2e_bodies import CHAT, chat, completion, dialect, events, expected_usage, streamed_text
+from running_proxy import running_proxy
 
 from proxy.sim import expected_text
+from proxy.sim.profiles import PROFILES
 
-PROFILES = ["old", "jul", "new"]
 BODIES = {"chat": chat, "completion": completion}
 
 
-@pytest.fixture(params=PROFILES)
+# With KV events the context worker has something to find in its cache.
+@pytest.fixture(params=[*PROFILES, "gathered"])
 def stack(make_stack, request):
-    # With KV events the context worker has something to find in its cache.
-    return make_stack({"profile": request.param, "kv_events": True})
+    if request.param == "gathered":
+        return make_stack({"profile": "old", "kv_events": True}, stream_coalesce_ms=5)
+    return make_stack({"profile": request.param, "kv_events": True}, worker_dialect=dialect(request.param))
 
 
 @pytest.fixture(params=BODIES)
@@ -42,7 +45,7 @@ def cached_tokens(stack, body):
 def test_whole_answers(stack, body):
     cached_tokens(stack, body)
     parameters = stack.requests("generation")[-1].json()["disaggregated_params"]
-    assert ("ctx_usage" in parameters) is (stack.cluster.workers[0].profile.name != "old")
+    assert ("ctx_usage" in parameters) is (stack.cluster.generation_workers[0].profile.name != "old")
 
 
 def test_the_event_of_a_stream(stack, body):
@@ -89,3 +92,18 @@ def test_a_broken_stream_ends_with_an_error_event(make_stack):
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "worker_disconnected"
     assert len(others) == 3
     assert all(json.loads(each.removeprefix("data: "))["choices"] for each in others)
+
+
+@pytest.mark.parametrize("openapi", [True, False], ids=["asked", "learnt"])
+async def test_an_old_worker_behind_a_newer_one(kind, openapi):
+    """Its context worker shows `ctx_usage`, and it would refuse that."""
+    cluster = {"context": 1, "generation": 1, "kv_events": True, "openapi": openapi}
+    profiles = {"context-0": "jul", "generation-0": "old"}
+    body = chat(messages=[{"role": "user", "content": "a prompt of more than one block " * 20}])
+    async with running_proxy(kind=kind, cluster=cluster, profiles=profiles) as proxy:
+        answers = [(await proxy.client.post(CHAT, json=body)).json() for _ in range(2)]
+        usage = answers[1]["usage"]
+        cached = usage["prompt_tokens_details"]["cached_tokens"]
+        assert 0 < cached < usage["prompt_tokens"]
+        assert usage == expected_usage(body, cached=cached)
+        assert answers[0]["usage"] == expected_usage(body)

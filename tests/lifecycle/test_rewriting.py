@@ -182,3 +182,28 @@ async def test_cancelled_while_relaying() -> None:
         await world.task
     await settle()
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_comments_while_an_event_is_held(world: World) -> None:
+    """They stand between events, however little of the first one has come."""
+    worker = await source(FRAME[:8])
+
+    async def behave(client: Client) -> None:
+        relaying = asyncio.create_task(
+            client.relay(200, [], worker.connection, partial(_sink, rewriters=(Untouched(),), fail=None))
+        )
+        await settle()
+        assert client.comment([])
+        await settle()
+        worker.transport.receive(FRAME[8:])
+        await settle()
+        assert not client.comment([])
+        worker.transport.receive(END)
+        assert (await relaying).error is None
+
+    await world.serve(behave)
+    async with asyncio.timeout(5):
+        while not world.complete:
+            await settle()
+    assert world.got()[2] == b": keep-alive\n\n" + EVENT
+    assert world.complete

@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.wire.errors import BrokenFraming
 from proxy.wire.members import JSONBytes
@@ -96,3 +98,21 @@ def test_a_stream_without_events() -> None:
         assert rewriters.feed(b"x" * (1 << 20)) == b""
     with pytest.raises(BrokenFraming):
         rewriters.feed(b"x")
+
+
+@given(st.lists(st.text("\r\n d:", max_size=6).map(str.encode), max_size=12))
+def test_what_nobody_touches_is_verbatim(pieces: list[bytes]) -> None:
+    rewriters = Rewriters([Untouched(), Untouched()])
+    sent = [rewriters.feed(piece) for piece in pieces]
+    assert b"".join(sent) + rewriters.finish() == b"".join(pieces)
+
+
+@given(st.lists(st.text("\r\n d:", max_size=6).map(str.encode), max_size=12))
+def test_the_pieces_make_no_difference(pieces: list[bytes]) -> None:
+    """Rewriters see the same events, each with one blank line, at its end."""
+    stream = b"".join(pieces)
+    whole, cut = Count(), Count()
+    expected = Rewriters([whole]).stream(stream)
+    rewriters = Rewriters([cut])
+    assert b"".join([rewriters.feed(piece) for piece in pieces]) + rewriters.finish() == expected
+    assert cut.seen == whole.seen
