@@ -25,6 +25,7 @@ from proxy.endpoints.inference import InferenceEndpoint
 from proxy.endpoints.metrics import MetricsEndpoint
 from proxy.endpoints.models import ModelsEndpoint
 from proxy.endpoints.single_leg import SingleLegEndpoint
+from proxy.endpoints.tokenize_elsewhere import WorkersTokenizeEndpoint, detokenize_nowhere
 from proxy.fleet.member import Member, SoleMember
 from proxy.lifecycle.commands import register_commands
 from proxy.lifecycle.service import Service
@@ -53,7 +54,7 @@ from proxy.telemetry.recent_errors import RECENT_ERRORS, RecentErrors
 from proxy.telemetry.request_log import RequestLog, open_request_log
 from proxy.telemetry.service_gauges import Traffic, service_gauges
 from proxy.telemetry.tracing_setup import open_tracing
-from proxy.tokenisation.setup import open_frontend, open_tokenizer
+from proxy.tokenisation.setup import open_frontend, open_threads, open_tokenizer
 from proxy.workers.worker import Role
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ def _routes(service: Service, metrics: MetricsEndpoint, tracing: Tracing | None)
         "/v1/completions": {"POST": completions},
         "/generate": {"POST": GenerateEndpoint(service, SGLangShape(), completions)},
         "/inference/v1/generate": {"POST": GenerateEndpoint(service, VLLMShape(), completions)},
+        **_tokenize(service),
         "/v1/models": {"GET": ModelsEndpoint(service)},
         "/version": {"GET": VersionEndpoint(service)},
         "/health": {"GET": ready},
@@ -150,6 +152,20 @@ def _pass_through(service: Service, tracing: Tracing | None) -> Routes:
             _traced(SingleLegEndpoint(service, path=route.path, role=Role(route.role)), tracing),
         )
         for route in service.settings.proxy.pass_through
+    }
+
+
+def _tokenize(service: Service) -> Routes:
+    if service.tokenizer is None or service.token_threads is None:
+        tokenize, detokenize = WorkersTokenizeEndpoint(service), detokenize_nowhere
+        return {"/tokenize": {"POST": tokenize}, "/detokenize": {"POST": detokenize}}
+    # Needs the extra `tokenize`.
+    from proxy.endpoints.tokenize import DetokenizeEndpoint, TokenizeEndpoint
+
+    parts = service, service.tokenizer, service.token_threads
+    return {
+        "/tokenize": {"POST": TokenizeEndpoint(*parts)},
+        "/detokenize": {"POST": DetokenizeEndpoint(*parts)},
     }
 
 
@@ -214,7 +230,10 @@ class Application:
             _logger.error("%s", error)
             await send({"type": "lifespan.startup.failed", "message": "the tokenizer cannot be loaded"})
             return
-        service.tokenisation = open_frontend(service.tokenizer, self._settings.proxy, self._member.row)
+        service.token_threads = open_threads(service.tokenizer, self._settings.proxy)
+        service.tokenisation = open_frontend(
+            service.tokenizer, service.token_threads, self._settings.proxy, self._member.row
+        )
         gauges = Gauges(self._member.row, service_gauges(service, lambda: self.traffic()))
         try:
             request_log = open_request_log(self._settings.proxy, self._member.index, self._member.row)

@@ -16,7 +16,7 @@ stable `code`. A complete HTTP answer of a worker is never one of these: it keep
     │   └── Refusal             400     invalid_http; 408 request_timeout; 413 request_too_large;
     │                                   431 headers_too_large; 505 (`proxy.downstream.refusal`)
     ├── ClientGone              (499)   the client left; nobody is answered         source client
-    ├── Overloaded              429     queue_full, queue_bytes_full                source proxy
+    ├── Overloaded              429     queue_full, queue_bytes_full, tokenizer_busy source proxy
     │   └── KeyLimitReached     429     key_limit                                   source client
     ├── QueueTimeout            503     queue_timeout: nothing has been done        source proxy
     ├── Paused                  503     new requests are held back                  source proxy
@@ -25,7 +25,7 @@ stable `code`. A complete HTTP answer of a worker is never one of these: it keep
     ├── NotReady                503     not_ready, no_context_worker, no_generation_worker
     ├── WorkersBusy             429     all workers of a role refuse more load      source proxy
     ├── ShuttingDown            503     the drain's time is over                    source proxy
-    ├── NotSupported            501     unsupported: neither proxy nor workers can      source proxy
+    ├── NotSupported            501     unsupported: neither proxy nor workers can; no_tokenizer
     ├── FleetIncomplete         502     of admin calls: not every process has done it (`proxy.endpoints.admin`)
     ├── PauseTimeout            504     of admin calls: something still runs (`proxy.endpoints.admin`)
     ├── InternalFault           500     a bug of ours                               source proxy

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from proxy.config.listed_worker import ListedWorker
     from proxy.config.settings import Settings
     from proxy.tokenisation.frontend import FrontendTokenisation
+    from proxy.tokenisation.threads import TokenThreads
     from proxy.tokenisation.tokenizer import PromptTokenizer
     from proxy.wire.request import InferenceRequest
     from proxy.workers.worker import Worker
@@ -42,7 +43,7 @@ class Service:
         orphans: hand-offs whose clients have left.
         retry_budget: how many legs may be sent again.
         request_ids: mints `disagg_request_id`s.
-        tokenizer: the model's, if one is configured.
+        tokenizer, token_threads: the model's, if one is configured, and where it works.
         tokenisation: prompts become token ids here, if that is configured.
         draining: the process is about to end; it says that it is not ready and still serves.
         node_id: the part of the ids that tells proxies apart; from the configuration, else random.
@@ -70,6 +71,7 @@ class Service:
         )
         self.draining = False
         self.tokenizer: PromptTokenizer | None = None
+        self.token_threads: TokenThreads | None = None
         self.tokenisation: FrontendTokenisation | None = None
 
     @property
@@ -114,8 +116,8 @@ class Service:
         """End the drains of orphans, forget the sources of workers and close all connections to the workers."""
         if self.discovery is not None:
             await self.discovery.close()
-        if self.tokenisation is not None:
-            self.tokenisation.close()
+        if self.token_threads is not None:
+            self.token_threads.close()
         await self.orphans.close()
         await self.registry.close()
 

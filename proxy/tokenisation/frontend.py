@@ -11,26 +11,23 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, perf_counter
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from proxy.tokenisation.prompts import NotReproducible, check_members, read_chat, read_text
 from proxy.tokenisation.shadow import Trust
+from proxy.tokenisation.threads import TokenThreads
 from proxy.tokenisation.tokenizer import PromptTokenizer
 from proxy.wire.errors import WireError
 from proxy.wire.fields.accepted import Accepted
 from proxy.wire.members import JSONBytes, Members
 from proxy.wire.token_ids import base64_of_ids, ids_of
 
-_WAITING_PER_THREAD = 8  # a prompt of 30,000 tokens takes 25 ms
 _LOG_SECONDS = 60.0
 _WINDOW = 12  # ids on either side of the first difference
-
-_T = TypeVar("_T")
 
 _logger = logging.getLogger("proxy.tokenisation")
 
@@ -73,7 +70,7 @@ class FrontendTokenisation:
         tokenizer: the model's.
         shadow: share of the requests that are sent as text, to compare.
         max_mismatch: share of the comparisons that may differ.
-        threads: how many prompts are worked on at once.
+        threads: where it is done.
         observe: told the seconds that each prompt has taken.
         chance: uniform numbers in [0, 1).
 
@@ -88,7 +85,7 @@ class FrontendTokenisation:
         *,
         shadow: float,
         max_mismatch: float,
-        threads: int,
+        threads: TokenThreads,
         observe: Callable[[float], None],
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -96,10 +93,7 @@ class FrontendTokenisation:
         self._shadow = shadow
         self._observe = observe
         self._chance = chance
-        self._loop = asyncio.get_running_loop()
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tokenise")
-        self._most = threads * (1 + _WAITING_PER_THREAD)
-        self._working = 0
+        self._threads = threads
         self._next_log = 0.0
         self._not_logged = 0
         self.outcomes: Counter[tuple[str, str]] = Counter()
@@ -126,7 +120,7 @@ class FrontendTokenisation:
             return prompt
         began = perf_counter()
         try:
-            prompt.ids = await self._in_thread(lambda: self._encoded(prompt))
+            prompt.ids = await self._threads.run(lambda: self._encoded(prompt))
         except NotReproducible as why:
             self.outcomes["worker", str(why)] += 1
             return None
@@ -142,37 +136,24 @@ class FrontendTokenisation:
             theirs: the encoded ids of the context answer.
             request_id: for the log.
         """
-        if prompt.ids is not None or theirs is None or self._working >= self._most or self.trust.lost:
+        if prompt.ids is not None or theirs is None or self._threads.busy or self.trust.lost:
             return
         encoded = bytes(theirs)  # a slice would keep the whole answer alive
-        job = self._in_thread(lambda: self._difference(prompt, encoded))
+        job = self._threads.run(lambda: self._difference(prompt, encoded))
         job.add_done_callback(lambda done: self._compared(done, request_id))
-
-    def close(self) -> None:
-        """Begin nothing any more."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _obstacle(self, members: Members, accepted: Accepted, *, chat: bool) -> str:
         if self.trust.lost:
             return "switched_off"
         if chat and not accepted.base64_ids:
             return "version"
-        if self._working >= self._most:
+        if self._threads.busy:
             return "busy"
         try:
             check_members(members, chat=chat)
         except NotReproducible as why:
             return str(why)
         return ""
-
-    def _in_thread(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
-        self._working += 1
-        job = self._loop.run_in_executor(self._threads, work)
-        job.add_done_callback(self._worked)
-        return job
-
-    def _worked(self, _: object) -> None:
-        self._working -= 1
 
     def _ids(self, prompt: Prompt) -> list[int]:
         """In a thread. Raises `NotReproducible`."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from proxy.config.settings import ProxySettings
     from proxy.telemetry.shared import MetricsRow
     from proxy.tokenisation.frontend import FrontendTokenisation
+    from proxy.tokenisation.threads import TokenThreads
     from proxy.tokenisation.tokenizer import PromptTokenizer
 
 _PACKAGES = ("tokenizers", "jinja2")
@@ -50,11 +51,20 @@ def open_tokenizer(proxy: ProxySettings) -> PromptTokenizer | None:
         raise ConfigError(str(error), key="proxy.tokenizer") from None
 
 
+def open_threads(tokenizer: PromptTokenizer | None, proxy: ProxySettings) -> TokenThreads | None:
+    """The threads for a tokenizer, None without one. To be called inside the event loop."""
+    if tokenizer is None:
+        return None
+    from proxy.tokenisation.threads import TokenThreads
+
+    return TokenThreads(proxy.tokenisation_threads)
+
+
 def open_frontend(
-    tokenizer: PromptTokenizer | None, proxy: ProxySettings, row: MetricsRow
+    tokenizer: PromptTokenizer | None, threads: TokenThreads | None, proxy: ProxySettings, row: MetricsRow
 ) -> FrontendTokenisation | None:
-    """The tokenisation of prompts as configured, or None. To be called inside the event loop."""
-    if tokenizer is None or not proxy.frontend_tokenisation:
+    """The tokenisation of prompts as configured, or None."""
+    if tokenizer is None or threads is None or not proxy.frontend_tokenisation:
         return None
     from proxy.tokenisation.frontend import FrontendTokenisation
 
@@ -62,6 +72,6 @@ def open_frontend(
         tokenizer,
         shadow=proxy.tokenisation_shadow,
         max_mismatch=proxy.tokenisation_max_mismatch,
-        threads=proxy.tokenisation_threads,
+        threads=threads,
         observe=Histogram(row, TOKENISATION_SECONDS).observe,
     )

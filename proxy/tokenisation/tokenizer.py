@@ -31,6 +31,7 @@ class PromptTokenizer:
         TokenizerError: a file is missing or is none of its kind.
 
     Attributes:
+        end: id of the token that ends an answer, `eos_token`; None when it is not told.
         max_length: tokens, `model_max_length`; None when it is not told.
         templates: chat templates by name; without any, only texts can be tokenised.
     """
@@ -47,6 +48,7 @@ class PromptTokenizer:
         config = _json_object(directory / "tokenizer_config.json")
         special = _special_tokens({**_json_object(directory / "special_tokens_map.json"), **config})
         limit = config.get("model_max_length")
+        self.end: int | None = self._tokenizer.token_to_id(special.get("eos_token", ""))
         self.max_length = int(limit) if isinstance(limit, int | float) and 0 < limit < _NO_LIMIT else None
         try:
             self.templates = {

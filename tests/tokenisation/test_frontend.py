@@ -12,6 +12,7 @@ import pytest
 
 from proxy.tokenisation.frontend import Difference, FrontendTokenisation, find_difference
 from proxy.tokenisation.shadow import WARM_UP, Trust
+from proxy.tokenisation.threads import TokenThreads
 from proxy.tokenisation.tokenizer import PromptTokenizer
 from proxy.wire.fields.accepted import ACCEPTED
 from proxy.wire.members import Members, split_object
@@ -26,9 +27,10 @@ class World:
     def __init__(self, **options: Any) -> None:
         self.seconds: list[float] = []
         self.luck = 0.5
-        given = {"shadow": 0.0, "max_mismatch": 0.01, "threads": 1, **options}
+        given = {"shadow": 0.0, "max_mismatch": 0.01, **options}
+        self.threads = TokenThreads(1)
         self.frontend = FrontendTokenisation(
-            TOKENIZER, observe=self.seconds.append, chance=lambda: self.luck, **given
+            TOKENIZER, threads=self.threads, observe=self.seconds.append, chance=lambda: self.luck, **given
         )
 
     def trusted(self) -> "World":
@@ -37,7 +39,7 @@ class World:
         return self
 
     async def idle(self) -> None:
-        while self.frontend._working:
+        while not self.threads.idle:
             await asyncio.sleep(0)
 
 
@@ -46,7 +48,7 @@ def worlds() -> Iterator[list[World]]:
     made: list[World] = []
     yield made
     for world in made:
-        world.frontend.close()
+        world.threads.close()
 
 
 def chat(text: str = "Hello") -> Members:
@@ -97,8 +99,8 @@ async def test_an_empty_prompt_is_left_to_the_worker(worlds: list[World]) -> Non
 async def test_prompts_do_not_wait_for_long(worlds: list[World]) -> None:
     worlds.append(world := World().trusted())
     gate = threading.Event()
-    world.frontend._threads.submit(gate.wait)
-    waiting = [asyncio.ensure_future(world.frontend.prompt(chat(), NEW, chat=True)) for _ in range(9)]
+    world.threads.run(gate.wait)
+    waiting = [asyncio.ensure_future(world.frontend.prompt(chat(), NEW, chat=True)) for _ in range(8)]
     await asyncio.sleep(0)
     assert await world.frontend.prompt(chat(), NEW, chat=True) is None
     assert world.frontend.outcomes["worker", "busy"] == 1
