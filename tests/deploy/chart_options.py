@@ -134,6 +134,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
         ],
         "workers.computeDomains": [{"name": "rack", "numNodes": 2}],
     },
+    "workers_by_kubernetes": {
+        "workers.foundBy": "kubernetes",
+        "workers.context": [{**GROUP, "scaled": True}],
+        "workers.generation": [{"name": "b", "model": "m", "port": 9000, "domain": "rack.1"}],
+        "networkPolicy.enabled": True,
+        "networkPolicy.restrictEgress": True,
+    },
     "workers_by_dns": {
         "workers.foundBy": "dns",
         "workers.context": [{**GROUP, "scaled": True}],

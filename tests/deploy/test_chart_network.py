@@ -103,8 +103,49 @@ def test_network_policy_for_some(chart: Chart) -> None:
 @pytest.mark.parametrize("name", OPTIONS)
 def test_no_access_to_the_api_unless_it_is_asked_for_workers(chart: Chart, name: str) -> None:
     rendered = chart.render(**OPTIONS[name])
-    assert not [each for each in rendered.manifests if "Role" in each["kind"]]
-    assert rendered.pod["automountServiceAccountToken"] is False
+    asked = any(source["type"] == "kubernetes" for source in rendered.config["proxy"].get("discovery", ()))
+    assert asked is ("kubernetes" in name)
+    assert [each["kind"] for each in rendered.manifests if "Role" in each["kind"]] == (
+        ["Role", "RoleBinding"] if asked else []
+    )
+    assert rendered.pod["automountServiceAccountToken"] is asked
+
+
+def test_access_to_endpoint_slices_alone(chart: Chart) -> None:
+    rendered = chart.render(**OPTIONS["workers_by_kubernetes"])
+    (role,) = rendered.all("Role")
+    assert role["rules"] == [
+        {
+            "apiGroups": ["discovery.k8s.io"],
+            "resources": ["endpointslices"],
+            "verbs": ["get", "list", "watch"],
+        }
+    ]
+    (binding,) = rendered.all("RoleBinding")
+    assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": NAME}
+    assert role["metadata"]["name"] == NAME
+    account = rendered.pod["serviceAccountName"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
+    assert {each["metadata"]["namespace"] for each in (role, binding)} == {NAMESPACE}
+    (to_api,) = (
+        rule
+        for rule in rendered.get("NetworkPolicy")["spec"]["egress"]
+        if {"port": 6443, "protocol": "TCP"} in rule.get("ports", ())
+    )
+    assert "to" not in to_api, "the API server is no pod"
+
+
+def test_a_role_in_each_namespace_that_is_asked(chart: Chart) -> None:
+    sources = [
+        {"type": "kubernetes", "name": "a", "role": "context", "service": "a", "namespace": "blue"},
+        {"type": "kubernetes", "name": "b", "role": "generation", "service": "b", "namespace": "blue"},
+        {"type": "kubernetes", "name": "c", "role": "generation", "service": "c"},
+    ]
+    rendered = chart.render(**{"config.proxy.discovery": sources})
+    assert [each["metadata"]["namespace"] for each in rendered.all("Role")] == ["blue", NAMESPACE]
+    assert [each["metadata"]["namespace"] for each in rendered.all("RoleBinding")] == ["blue", NAMESPACE]
+    assert {each["subjects"][0]["namespace"] for each in rendered.all("RoleBinding")} == {NAMESPACE}
+    assert not chart.render(**{"config.proxy.discovery": sources, "rbac.create": False}).all("Role")
 
 
 @pytest.mark.parametrize(

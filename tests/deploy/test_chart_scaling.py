@@ -2,6 +2,10 @@
 
 import json
 import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -10,6 +14,7 @@ from chart_options import OPTIONS
 
 from proxy.telemetry import names
 
+PROMTOOL = shutil.which("promtool")
 OBSERVABILITY = FOLDER.parents[1] / "observability"
 IN_FLIGHT = names.PREFIX + names.REQUESTS_IN_FLIGHT.name
 FIRST_BYTE = names.PREFIX + names.FIRST_BYTE_SECONDS.name
@@ -60,6 +65,59 @@ def test_keda_by_time_to_first_token(chart: Chart) -> None:
     assert all(each["authenticationRef"] == {"name": "prometheus"} for each in (first, in_flight))
     behavior = spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
     assert behavior == OPTIONS["keda"]["keda.behavior"]
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is missing (Debian package prometheus)")
+def test_prometheus_understands_the_queries(chart: Chart, tmp_path: Path) -> None:
+    triggers = chart.render(**OPTIONS["keda"]).get("ScaledObject")["spec"]["triggers"][:2]
+    recorded = [
+        {"record": each["name"].replace("-", "_"), "expr": each["metadata"]["query"]} for each in triggers
+    ]
+    own = f'namespace="{NAMESPACE}", service="{NAME}"'
+    other = f'namespace="{NAMESPACE}", service="other"'
+    series = {
+        # Half of the streams begin within a second, all within two; two pods.
+        f'{FIRST_BYTE}_bucket{{pod="0", le="1", {own}}}': "0x5 0+5x20",
+        f'{FIRST_BYTE}_bucket{{pod="0", le="2", {own}}}': "0x5 0+10x20",
+        f'{FIRST_BYTE}_bucket{{pod="1", le="1", {own}}}': "0x5 0+5x20",
+        f'{FIRST_BYTE}_bucket{{pod="1", le="2", {own}}}': "0x5 0+10x20",
+        f'{FIRST_BYTE}_bucket{{pod="1", le="+Inf", {own}}}': "0x5 0+10x20",
+        f'{FIRST_BYTE}_bucket{{pod="0", le="+Inf", {own}}}': "0x5 0+10x20",
+        f'{IN_FLIGHT}{{pod="0", {own}}}': "3x30",
+        f'{IN_FLIGHT}{{pod="1", {own}}}': "4x30",
+        f'{IN_FLIGHT}{{pod="0", {other}}}': "100x30",
+    }
+    expected = {
+        ("time_to_first_token", "3m"): 0,  # no streams yet: no number
+        ("time_to_first_token", "15m"): 1.9,
+        ("requests_in_flight", "3m"): 7,
+    }
+
+    def row(name: str, at: str, value: float) -> dict[str, Any]:
+        samples = [{"labels": "{}", "value": value}]
+        return {"expr": f"round({name}, 0.001)", "eval_time": at, "exp_samples": samples}
+
+    test = {
+        "rule_files": ["rules.yml"],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": name, "values": values} for name, values in series.items()],
+                "promql_expr_test": [row(name, at, value) for (name, at), value in expected.items()],
+            },
+            {
+                "interval": "1m",
+                "promql_expr_test": [row(each["record"], "3m", 0) for each in recorded],
+            },
+        ],
+    }
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "keda", "rules": recorded}]}))
+    (tmp_path / "test.yml").write_text(yaml.safe_dump(test))
+    done = subprocess.run(
+        [str(PROMTOOL), "test", "rules", "test.yml"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_keda_by_time_alone(chart: Chart) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from chart import EXAMPLES, FOLDER, Chart
+from chart import EXAMPLES, FOLDER, Chart, Rendered
 
 from proxy.telemetry import names
 
@@ -159,3 +160,18 @@ def test_the_readme_s_adapter_rule_has_the_metric_s_name() -> None:
     (series,) = re.findall(r"seriesQuery: '(\w+)\{", (FOLDER / "README.md").read_text())
     assert series == values["autoscaling"]["metric"]["name"]
     assert series == names.PREFIX + names.REQUESTS_IN_FLIGHT.name
+
+
+def test_the_readme_s_command(chart: Chart) -> None:
+    (block,) = re.findall(r"```sh\n(helm .*?)```", (FOLDER / "README.md").read_text(), re.DOTALL)
+    program, *arguments = shlex.split(block.replace("\\\n", " "))
+    assert program == "helm"
+    assert (ROOT / arguments[2]).samefile(FOLDER)
+    arguments[2] = str(FOLDER)
+    result = chart.run(*arguments, "--dry-run=client", "--output", "json")
+    assert result.returncode == 0, result.stderr
+    rendered = Rendered(json.loads(result.stdout)["manifest"])
+    (config,) = (yaml.safe_load(each["data"]["config.yaml"]) for each in rendered.all("ConfigMap"))
+    assert config["context_servers"]["urls"] == ["ctx0:8001", "ctx1:8001"]
+    assert config["context_servers"]["router"] == {"type": "load_balancing"}
+    assert config["generation_servers"]["urls"] == ["gen0:8002"]

@@ -10,6 +10,7 @@ from chart_options import OPTIONS
 
 from proxy.config.discovery.dns import DnsEntry
 from proxy.config.discovery.file import FileEntry
+from proxy.config.discovery.kubernetes import KubernetesEntry
 from proxy.config.listed_worker import ListedWorker
 from proxy.config.load import load_settings
 from proxy.config.values import Entry
@@ -229,20 +230,25 @@ def test_more_workers_restart_no_proxy(chart: Chart) -> None:
     assert proxies(1) == proxies(2)
 
 
-def test_workers_that_dns_tells(chart: Chart, tmp_path: Path) -> None:
-    rendered = chart.render(**OPTIONS["workers_by_dns"])
+@pytest.mark.parametrize("kind", ["dns", "kubernetes"])
+def test_workers_that_the_cluster_tells(chart: Chart, tmp_path: Path, kind: str) -> None:
+    rendered = chart.render(**OPTIONS[f"workers_by_{kind}"])
     (tmp_path / "config.yaml").write_text(rendered.config_text)
     settings = load_settings(str(tmp_path / "config.yaml"), overrides={}, environ={})
     assert settings.warnings == ()
+    assert len(settings.proxy.discovery) == 2
     for source in settings.proxy.discovery:
-        assert isinstance(source, DnsEntry)
         group = groups(rendered)[source.name]
         service = rendered.get("Service", group["spec"]["serviceName"])
-        assert source.host == f"{service['metadata']['name']}.{NAMESPACE}.svc.cluster.local"
-        assert source.port == container(group)["ports"][0]["containerPort"]
+        if isinstance(source, DnsEntry):
+            assert source.host == f"{service['metadata']['name']}.{NAMESPACE}.svc.cluster.local"
+            assert source.port == container(group)["ports"][0]["containerPort"]
+        else:
+            assert isinstance(source, KubernetesEntry)
+            assert (source.service, source.namespace) == (service["metadata"]["name"], None)
+            assert source.port in [port["name"] for port in service["spec"]["ports"]]
         assert source.role == service["metadata"]["labels"]["disagg-proxy/role"]
         assert source.labels == ({"domain": "rack.1"} if source.name == "b" else {})
-    assert len(settings.proxy.discovery) == 2
     assert "replicas" not in groups(rendered)["a"]["spec"]
     assert groups(rendered)["b"]["spec"]["replicas"] == 1
     assert not [each for each in rendered.all("ConfigMap") if each["metadata"]["name"] == f"{NAME}-workers"]

@@ -52,10 +52,15 @@
 {{- $sources := list -}}
 {{- if include "disagg-proxy.listsWorkers" . -}}
   {{- $sources = append $sources (dict "type" "file" "name" "chart" "path" "/etc/disagg-proxy-workers/workers.yaml") -}}
-{{- else if eq .Values.workers.foundBy "dns" -}}
+{{- else if has .Values.workers.foundBy (list "dns" "kubernetes") -}}
   {{- range $group := include "disagg-proxy.groups" . | fromYamlArray -}}
-    {{- $host := include "disagg-proxy.groupHost" (dict "root" $ "group" $group) -}}
-    {{- $source := dict "type" "dns" "name" $group.name "role" $group.role "host" $host "port" $group.port -}}
+    {{- $source := dict "type" $.Values.workers.foundBy "name" $group.name "role" $group.role -}}
+    {{- if eq $source.type "dns" -}}
+      {{- $host := include "disagg-proxy.groupHost" (dict "root" $ "group" $group) -}}
+      {{- $source = merge $source (dict "host" $host "port" $group.port) -}}
+    {{- else -}}
+      {{- $source = merge $source (dict "service" $group.fullname "port" "http") -}}
+    {{- end -}}
     {{- with $group.domain }}{{ $_ := set $source "labels" (dict "domain" .) }}{{ end -}}
     {{- $sources = append $sources $source -}}
   {{- end -}}
