@@ -16,6 +16,7 @@ from proxy.downstream.admin_listener import AdminListener
 from proxy.endpoints.admin.page import page_routes
 from proxy.endpoints.admin.routes import admin_routes
 from proxy.endpoints.cluster import ClusterInfoEndpoint, VersionEndpoint
+from proxy.endpoints.cluster_storage import STORAGE_PATHS, storage_routes
 from proxy.endpoints.control.routes import control_routes
 from proxy.endpoints.generate.endpoint import GenerateEndpoint
 from proxy.endpoints.generate.sglang import SGLangShape
@@ -32,7 +33,7 @@ from proxy.lifecycle.service import Service
 from proxy.lifecycle.worker_commands import register_worker_commands
 from proxy.middleware.admin_token import AdminTokenMiddleware
 from proxy.middleware.affinity import AffinityMiddleware
-from proxy.middleware.api_key import ApiKeyMiddleware
+from proxy.middleware.api_key import OPEN_PATHS, ApiKeyMiddleware
 from proxy.middleware.body import BodyMiddleware
 from proxy.middleware.cors import CorsMiddleware
 from proxy.middleware.errors import ErrorsMiddleware
@@ -41,7 +42,7 @@ from proxy.middleware.public_control import PublicControlMiddleware
 from proxy.middleware.record import RecordMiddleware, Settle
 from proxy.middleware.same_origin import SameOriginMiddleware
 from proxy.middleware.tracing import TracingMiddleware
-from proxy.named_files import admin_token, api_keys
+from proxy.named_files import admin_token, api_keys, storage_key
 from proxy.router import Router, Routes
 from proxy.telemetry.access_log import log_access
 from proxy.telemetry.collector import ProxyCollector
@@ -78,7 +79,9 @@ def build_app(
     app: ASGIApp = Router(_routes(service, metrics, tracing), settings.proxy.root_path)
     keys = api_keys(settings.proxy)
     if keys is not None:
-        app = ApiKeyMiddleware(app, keys=keys, root_path=settings.proxy.root_path)
+        # The cluster storage may have a key of its own.
+        open_paths = OPEN_PATHS | STORAGE_PATHS if storage_key(settings.proxy) is not None else OPEN_PATHS
+        app = ApiKeyMiddleware(app, keys=keys, root_path=settings.proxy.root_path, open_paths=open_paths)
     token = admin_token(settings.proxy)
     if settings.proxy.rl_control_public and token is not None:
         app = PublicControlMiddleware(
@@ -142,6 +145,7 @@ def _routes(service: Service, metrics: MetricsEndpoint, tracing: Tracing | None)
         "/cluster_info": {"GET": ClusterInfoEndpoint(service)},
         "/metrics": {"GET": metrics},
         "/prometheus/metrics": {"GET": metrics},
+        **storage_routes(service.settings, service.member),
     }
 
 

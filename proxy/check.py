@@ -13,11 +13,14 @@ from proxy.config.address import WorkerAddress
 from proxy.config.listed_worker import ListedWorker
 from proxy.config.settings import ProxySettings, Settings
 from proxy.config.values import masked
-from proxy.named_files import check_named_files
+from proxy.named_files import check_named_files, storage_key
 from proxy.telemetry.tracing_setup import check_tracing
 from proxy.tokenisation.setup import open_tokenizer
 from proxy.upstream.access import WorkerAccess
+from proxy.workers.discovery.embedded import EmbeddedSource
 from proxy.workers.discovery.once import Found, ask_once
+from proxy.workers.discovery.remote_storage import RemoteStorageSource
+from proxy.workers.discovery.source import Source
 from proxy.workers.discovery.table import check_sources, make_sources
 from proxy.workers.probe import ProbeResult, control_client, probe_worker
 
@@ -87,9 +90,17 @@ async def _probe_all(
 
 
 async def _ask_sources(settings: Settings) -> list[Found]:
-    return list(
-        await asyncio.gather(*(ask_once(source, _SOURCE_SECONDS) for source in make_sources(settings)))
-    )
+    sources = [_remote(source, settings) for source in make_sources(settings)]
+    return list(await asyncio.gather(*(ask_once(source, _SOURCE_SECONDS) for source in sources)))
+
+
+def _remote(source: Source, settings: Settings) -> Source:
+    """What a source knows that is part of the running proxy, the proxy can be asked."""
+    cluster = settings.disagg_cluster
+    if cluster is None or not isinstance(source, EmbeddedSource):
+        return source
+    key = storage_key(settings.proxy)
+    return RemoteStorageSource(cluster.cluster_uri, cluster.cluster_name, None if key is None else key.value)
 
 
 def _source_row(found: Found) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from proxy.app import Application
 from proxy.config.settings import Settings
 from proxy.downstream.server import server_config
 from proxy.fleet.member import Member, SoleMember
+from proxy.fleet.node_id import with_node_id
 from proxy.fleet.reload import Reload, reloaded
 from proxy.fleet.server import MemberServer
 from proxy.fleet.worker_lists import WORKERS, WorkerLists
@@ -65,11 +66,12 @@ async def serve(settings: Settings, reload: Reload | None = None, *, member: Mem
         member: the process's place in its fleet; alone when None.
     """
     member = member if member is not None else SoleMember()
-    server = make_server(settings, member)
-    if reload is not None:
-        reloader = _Reloader(settings, reload, member)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.start)
-    await server.serve()
+    async with with_node_id(settings) as settings:
+        server = make_server(settings, member)
+        if reload is not None:
+            reloader = _Reloader(settings, reload, member)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.start)
+        await server.serve()
 
 
 def make_server(settings: Settings, member: Member | None = None) -> MemberServer:

@@ -82,12 +82,15 @@ def test_the_printed_curl_works(printed):
 
 
 def test_the_yaml_of_the_readme_loads(tmp_path):
-    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    path = tmp_path / "disagg.yaml"
-    path.write_text(block)
-    settings = load_settings(str(path), overrides={}, environ={})
-    assert settings.context_servers.num_instances == 2
-    assert not settings.inherited
+    loaded = []
+    for block in re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL):
+        path = tmp_path / "disagg.yaml"
+        path.write_text(block)
+        loaded.append(load_settings(str(path), overrides={}, environ={}))
+        assert not loaded[-1].inherited
+    listed, registered = loaded
+    assert listed.context_servers.num_instances == 2
+    assert registered.disagg_cluster is not None
 
 
 def test_links_lead_somewhere():

@@ -50,6 +50,20 @@ def _worker_key_alone(proxy: ProxySettings) -> Found | None:
     return None
 
 
+def _etcd_key_alone(proxy: ProxySettings) -> Found | None:
+    if proxy.etcd_tls_keyfile is not None and proxy.etcd_tls_certfile is None:
+        return "etcd_tls_keyfile", "needs etcd_tls_certfile"
+    return None
+
+
+def _half_an_etcd_user(proxy: ProxySettings) -> Found | None:
+    if proxy.etcd_user is not None and proxy.etcd_password_file is None:
+        return "etcd_user", "needs etcd_password_file"
+    if proxy.etcd_password_file is not None and proxy.etcd_user is None:
+        return "etcd_password_file", "needs etcd_user"
+    return None
+
+
 def _unverified_ca(proxy: ProxySettings) -> Found | None:
     if proxy.worker_tls_ca is not None and not proxy.worker_tls_verify:
         return "worker_tls_ca", "contradicts worker_tls_verify: false"
@@ -95,6 +109,8 @@ _RULES: tuple[Callable[[ProxySettings], Found | None], ...] = (
     _open_admin,
     _server_key_alone,
     _worker_key_alone,
+    _etcd_key_alone,
+    _half_an_etcd_user,
     _unverified_ca,
     _two_authorizations,
     _public_control,

@@ -17,30 +17,32 @@ from proxy.config.nested import read_struct
 from proxy.config.not_built import NO_EFFECT_ROWS, find_not_built, not_built_keys, refusal
 from proxy.config.otlp import read_otlp
 from proxy.config.pass_through_list import read_pass_through
+from proxy.config.registration import (
+    read_disagg_cluster,
+    read_metadata_server,
+    registration_warnings,
+    without_urls,
+)
 from proxy.config.sections import SECTIONS, read_section
 from proxy.config.settings import ProxySettings, Settings
-from proxy.config.sources import SECTION_KEYS, Layers, read_layers, unknown_key
-from proxy.config.values import Entry, convert, convert_mapping, show
+from proxy.config.sources import SECTION_KEYS, Layers, read_layers
+from proxy.config.values import Entry, convert, show
 from proxy.config.worker_list import read_worker_list
 from proxy.config.yaml_file import parse_yaml
 
-# Keys of mappings that are refused as a whole: a misspelled key is reported before the refusal.
-_REFUSED_MAPPINGS = {
-    "disagg_cluster": frozenset(
-        {
-            "cluster_uri",
-            "cluster_name",
-            "minimal_instances",
-            "heartbeat_interval_sec",
-            "inactive_timeout_sec",
-        }
-    ),
-}
-
-
 # Keys with a reader of their own.
 _READ_APART = frozenset(
-    {*SECTIONS, "otlp_config", "workers", "discovery", "minimal_instances", "field_rules", "pass_through"}
+    {
+        *SECTIONS,
+        "otlp_config",
+        "disagg_cluster",
+        "workers",
+        "discovery",
+        "minimal_instances",
+        "metadata_server",
+        "field_rules",
+        "pass_through",
+    }
 )
 
 
@@ -71,17 +73,23 @@ def load_settings(
     for name in SECTIONS:
         values[name] = read_section(name, layers.top.get(name), layers.inherited, warnings)
     values["otlp_config"] = read_otlp(layers.top.get("otlp_config"), warnings)
+    cluster = read_disagg_cluster(layers.top.get("disagg_cluster"), values.get("port", 8000), warnings)
+    values["disagg_cluster"] = cluster
+    minimal = _read_minimal_instances(layers.proxy.get("minimal_instances"))
     values["proxy"] = proxy = ProxySettings(
         **_convert_fields(ProxySettings, "proxy.", layers.proxy),
         workers=read_worker_list("proxy.workers", layers.proxy.get("workers")),
         discovery=read_discovery("proxy.discovery", layers.proxy.get("discovery")),
-        minimal_instances=_read_minimal_instances(layers.proxy.get("minimal_instances")),
+        minimal_instances=minimal or (cluster.minimal_instances if cluster is not None else None),
+        metadata_server=read_metadata_server("proxy.metadata_server", layers.proxy.get("metadata_server")),
         field_rules=read_field_rules("proxy.field_rules", layers.proxy.get("field_rules")),
         pass_through=read_pass_through("proxy.pass_through", layers.proxy.get("pass_through")),
     )
     _refuse_contradictions(proxy, layers.proxy, warnings)
     inherited = {key: entry.value for key, entry in layers.inherited.items() if key not in SECTION_KEYS}
-    settings = Settings(**values, inherited=inherited, origin=path)
+    settings, notes = without_urls(Settings(**values, inherited=inherited, origin=path))
+    warnings += [*notes, *registration_warnings(settings)]
+    _refuse_auto_without_etcd(layers.top.get("node_id"), settings)
 
     _note_missing_workers(settings, warnings)
     if is_loopback(settings.hostname) and runs_in_container(environ, container_marks):
@@ -100,7 +108,7 @@ def _read_minimal_instances(entry: Entry | None) -> MinimalInstances | None:
 
 def _note_missing_workers(settings: Settings, warnings: list[str]) -> None:
     workers = settings.workers
-    if settings.proxy.discovery:
+    if settings.discovers:
         return  # what the sources will tell, labels included, is not known here
     for name in SECTIONS:
         role = name.removesuffix("_servers")
@@ -116,9 +124,22 @@ def _convert_fields(
     values = {}
     for field in msgspec.structs.fields(struct):
         entry = entries.get(field.name)
+        # `node_id: auto` says aloud what happens without one.
+        if field.name == "node_id" and _is_auto(entry):
+            continue
         if entry is not None and field.name not in _READ_APART:
             values[field.name] = convert(f"{prefix}{field.name}", entry, field.type)
     return values
+
+
+def _is_auto(entry: Entry | None) -> bool:
+    return entry is not None and isinstance(entry.value, str) and entry.value.lower() == "auto"
+
+
+def _refuse_auto_without_etcd(entry: Entry | None, settings: Settings) -> None:
+    if entry is not None and _is_auto(entry) and not settings.etcd_hosts:
+        problem = "needs the etcd of disagg_cluster or proxy.metadata_server"
+        raise ConfigError(problem, origin=entry.origin, key="node_id", value=show("node_id", entry.value))
 
 
 def _refuse_contradictions(proxy: ProxySettings, entries: Mapping[str, Entry], warnings: list[str]) -> None:
@@ -137,11 +158,6 @@ def _refuse_not_built(scope: str, entries: Mapping[str, Entry], warnings: list[s
         row = find_not_built(key, value)
         if row is None:
             continue
-        if name in _REFUSED_MAPPINGS:
-            for inner, inner_value in convert_mapping(key, entry).items():
-                if inner not in _REFUSED_MAPPINGS[name]:
-                    known = _REFUSED_MAPPINGS[name]
-                    raise unknown_key(f"{key}.{inner}", inner, known, Entry(inner_value, entry.origin))
         raise ConfigError(refusal(row), origin=entry.origin, key=key, value=show(name, value))
 
 

@@ -37,7 +37,6 @@ class NoEffect(msgspec.Struct, frozen=True):
     reason: str
 
 
-_STATIC = "static `urls`"
 _CACHE_AWARE = "an argument of the router that looks at KV caches"
 _BALANCING = "router `prefix` without it"
 
@@ -56,8 +55,6 @@ NOT_BUILT: tuple[NotBuilt, ...] = (
         "`num_workers` on one machine, several proxies behind a load balancer, each with its own `node_id`",
         "not planned",
     ),
-    NotBuilt("disagg_cluster", "workers are not discovered", _STATIC, "later"),
-    NotBuilt("-m / --metadata_server_config_file", "workers are not discovered", _STATIC, "later"),
     NotBuilt(
         "conditional_disagg_config",
         "every request takes both legs",

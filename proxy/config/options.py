@@ -6,12 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from proxy.config.errors import ConfigError
-from proxy.config.not_built import find_not_built, refusal
 from proxy.config.sources import COMMAND_LINE, WARNINGS_KEY
-from proxy.config.values import show
-
-_METADATA_OPTION = "-m / --metadata_server_config_file"
 
 # Option -> the keys it sets. Upstream's request time-out is one total for each worker call, streams included;
 # here each phase of a request has its own.
@@ -22,6 +17,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "server_start_timeout": ("server_start_timeout",),
     "request_timeout": ("timeout_context", "timeout_first_byte", "timeout_idle"),
     "log_level": ("log_level",),
+    "metadata_server_config_file": ("metadata_server",),
 }
 
 
@@ -65,7 +61,12 @@ def add_serve_options(parser: argparse.ArgumentParser) -> None:
         help="sets proxy.timeout_context, proxy.timeout_first_byte and proxy.timeout_idle (default 180)",
     )
     add("-l", "--log_level", metavar="LEVEL", help="debug, info, warning, error or critical (default info)")
-    add("-m", "--metadata_server_config_file", metavar="FILE", help=argparse.SUPPRESS)
+    add(
+        "-m",
+        "--metadata_server_config_file",
+        metavar="FILE",
+        help="YAML file that names the etcd in which the workers register (key proxy.metadata_server)",
+    )
     add("--metrics-log-interval", type=int, metavar="N", help=argparse.SUPPRESS)
 
 
@@ -73,13 +74,7 @@ def overrides_from(args: argparse.Namespace) -> dict[str, object]:
     """Return the keys that the command line sets, for `load_settings(..., overrides=...)`.
 
     The entry `warnings` lists options that are accepted without effect or under an old name.
-    Raises `ConfigError` for `-m`, which is not built.
     """
-    metadata_file = args.metadata_server_config_file
-    row = find_not_built(_METADATA_OPTION, metadata_file)
-    if row is not None:
-        shown = show(_METADATA_OPTION, metadata_file)
-        raise ConfigError(refusal(row), origin=COMMAND_LINE, key=_METADATA_OPTION, value=shown)
     overrides: dict[str, object] = {}
     for option, keys in _KEYS.items():
         value: Any = getattr(args, option)

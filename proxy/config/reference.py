@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 
+from proxy.config.disagg_cluster import DisaggCluster
 from proxy.config.discovery.dns import DnsEntry
 from proxy.config.discovery.file import FileEntry
 from proxy.config.discovery.kubernetes import KubernetesEntry
+from proxy.config.metadata_server import MetadataServer
 from proxy.config.not_built import NO_EFFECT, render_markdown
 from proxy.config.settings import ProxySettings, RouterSettings, Settings
 
@@ -26,7 +28,9 @@ _TOP = {
     "gen_strip_message_history": "cut `messages` of the generation leg to the last one where that is safe",
     "allow_request_chat_template": "take `chat_template` from clients",
     "otlp_config": "`otlp_traces_endpoint`: url to which spans are sent, OTLP over HTTP; needs the extra `otel`",
-    "node_id": "0 to 255, tells proxies apart in request ids; unset = random, and logged",
+    "disagg_cluster": "the storage in which the workers register, see below; the sections' urls are not used then",
+    "node_id": "0 to 255, tells proxies apart in request ids; `auto`, and unset with an etcd = a free one, held there "
+    "by a lease; else unset = random, and logged",
     "server_keep_alive_timeout": "seconds that an idle client connection stays open",
     "internal_request_auth_key": "signs hand-offs for workers that ask for it",
 }
@@ -84,6 +88,13 @@ _PROXY = {
     "discovery": "list of sources that tell workers: `{type, name, ...}`, see below; beside the workers listed here",
     "minimal_instances": "`{context_servers, generation_servers}`: `/health` says 503 while fewer are ready; unset = "
     "one of each role",
+    "metadata_server": "`-m`: a file, or its mapping; see below",
+    "cluster_storage_key_file": "bearer token for those who register in the storage that the proxy serves",
+    "etcd_user": "for the etcd of `disagg_cluster` or `metadata_server`",
+    "etcd_password_file": "its password, one line",
+    "etcd_tls_ca": "authority of its certificates; TLS is spoken with this or `etcd_tls_certfile`",
+    "etcd_tls_certfile": "client certificate for it",
+    "etcd_tls_keyfile": "its key",
     "topology_strict": "never cross the label `domain` between the legs",
     "accept_prompt_token_ids": "take `prompt_token_ids` from clients",
     "worker_version": "`auto` (asks the workers), `old`, `jul` or `new`",
@@ -163,6 +174,22 @@ _DNS = {
     "timeout": "for one look-up",
     "when_empty": "a name that does not exist or has no records: `keep` the last list, or `remove` all",
 }
+_CLUSTER = {
+    "cluster_uri": "`http(s)://host:port`: the proxy serves the storage itself, at its own port; "
+    "`etcd://host:port[,etcd://host:port...]`: an etcd",
+    "cluster_name": "the workers' must be the same",
+    "minimal_instances": "`{context_servers, generation_servers}`, 1 each: `/health` says 503 while fewer are ready",
+    "heartbeat_interval_sec": "of the workers, seconds",
+    "inactive_timeout_sec": "seconds after which a worker without a heartbeat is gone; what an etcd has lost in an "
+    "outage is kept as long",
+}
+_METADATA = {
+    "server_type": "`etcd`",
+    "hostname": "of the etcd",
+    "port": "of the etcd",
+    "health_check_timeout": "seconds for each of two attempts to answer `/health`; who does not is left out",
+    "refresh_interval": "seconds between two looks at the keys below `trtllm/`",
+}
 
 _KUBERNETES = {
     **_ROLE,
@@ -187,6 +214,13 @@ _STRUCTS: tuple[tuple[str, str, type[msgspec.Struct], dict[str, str]], ...] = (
         ProxySettings,
         _PROXY,
     ),
+    (
+        "`disagg_cluster`",
+        "As upstream; the workers' own configuration has the same mapping.",
+        DisaggCluster,
+        _CLUSTER,
+    ),
+    ("`proxy.metadata_server`", "As the file of upstream's `-m`.", MetadataServer, _METADATA),
     (
         "`proxy.discovery`, `type: file`",
         "How sources of all types are followed: [proxy/workers](../workers/README.md).",

@@ -13,8 +13,10 @@ import msgspec
 from msgspec import Meta
 
 from proxy.config.address import WorkerAddress
+from proxy.config.disagg_cluster import DisaggCluster
 from proxy.config.discovery.kinds import DiscoveryEntry
 from proxy.config.listed_worker import ListedWorker, RoleName
+from proxy.config.metadata_server import MetadataServer
 from proxy.config.minimal_instances import MinimalInstances
 from proxy.config.pass_through import PassThroughRoute
 from proxy.config.scalars import (
@@ -144,6 +146,15 @@ class ProxySettings(msgspec.Struct, frozen=True):
     # Where more of them are told, and how many there must be.
     discovery: tuple[DiscoveryEntry, ...] = ()
     minimal_instances: MinimalInstances | None = None  # None: one of each role that requests need
+    metadata_server: MetadataServer | None = None  # upstream's option `-m`
+    # Who may register in the storage of `disagg_cluster` that the proxy serves itself; None: whoever reaches it.
+    cluster_storage_key_file: Name | None = None
+    # Access to the etcd of `disagg_cluster` or `metadata_server`. An authority or a certificate means TLS.
+    etcd_user: Name | None = None
+    etcd_password_file: Name | None = None
+    etcd_tls_ca: Name | None = None
+    etcd_tls_certfile: Name | None = None
+    etcd_tls_keyfile: Name | None = None
     # Keep both legs within one NVLink domain (label `domain`) even if it is overloaded.
     topology_strict: bool = False
 
@@ -220,8 +231,8 @@ class OTLPSettings(msgspec.Struct, frozen=True):
 class Settings(msgspec.Struct, frozen=True):
     """Everything `serve` and `check` know.
 
-    `num_workers` is the number of processes that serve the port. `node_id` None means: chosen at random at start
-    and reported. `inherited` holds the top-level keys that
+    `num_workers` is the number of processes that serve the port. `node_id` None means: taken from the etcd in use,
+    else chosen at random at start and reported. `inherited` holds the top-level keys that
     configure workers and not the proxy (upstream passes them to both sections). `warnings` are complete
     sentences for the log or the terminal. `origin` is the path of the YAML file, or None without one.
     """
@@ -242,6 +253,7 @@ class Settings(msgspec.Struct, frozen=True):
     server_keep_alive_timeout: Count = 75
     internal_request_auth_key: Name | None = None
     otlp_config: OTLPSettings = OTLPSettings()
+    disagg_cluster: DisaggCluster | None = None
     proxy: ProxySettings = ProxySettings()
 
     inherited: Mapping[str, Any] = {}
@@ -260,6 +272,19 @@ class Settings(msgspec.Struct, frozen=True):
             *_workers_of("context", self.context_servers.urls, self.proxy.workers),
             *_workers_of("generation", self.generation_servers.urls, self.proxy.workers),
         )
+
+    @property
+    def discovers(self) -> bool:
+        """Whether there may be workers that the configuration does not name."""
+        return bool(self.proxy.discovery or self.disagg_cluster or self.proxy.metadata_server)
+
+    @property
+    def etcd_hosts(self) -> tuple[str, ...]:
+        """`host:port` of the members of the etcd in which the workers register; empty if there is none."""
+        if self.disagg_cluster is not None and not self.disagg_cluster.embedded:
+            return self.disagg_cluster.etcd_hosts
+        metadata = self.proxy.metadata_server
+        return (metadata.etcd_host,) if metadata is not None else ()
 
     def __repr__(self) -> str:
         # The generated form would put the secrets into every log line and traceback that shows settings.
@@ -285,13 +310,15 @@ class Settings(msgspec.Struct, frozen=True):
                 "router": msgspec.structs.asdict(section.router),
             }
         plain["otlp_config"] = msgspec.structs.asdict(self.otlp_config)
+        plain["disagg_cluster"] = msgspec.to_builtins(self.disagg_cluster)
         proxy = msgspec.structs.asdict(self.proxy)
         proxy = {name: list(value) if isinstance(value, tuple) else value for name, value in proxy.items()}
         proxy["model_aliases"] = dict(self.proxy.model_aliases)
         proxy["workers"] = [_plain_worker(worker) for worker in self.proxy.workers]
         proxy["discovery"] = [msgspec.to_builtins(entry) for entry in self.proxy.discovery]
-        proxy["minimal_instances"] = msgspec.to_builtins(self.proxy.minimal_instances)
         proxy["pass_through"] = [route.plain() for route in self.proxy.pass_through]
+        for name in ("minimal_instances", "metadata_server"):
+            proxy[name] = msgspec.to_builtins(getattr(self.proxy, name))
         proxy["field_rules"] = [rule.plain() for rule in self.proxy.field_rules]
         plain["proxy"] = proxy
         return plain

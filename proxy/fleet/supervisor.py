@@ -6,12 +6,9 @@ import asyncio
 import contextlib
 import logging
 import os
-import secrets
 import signal
 from collections.abc import Iterable, Sequence
 from typing import Any
-
-import msgspec
 
 from proxy.config.settings import Settings
 from proxy.fleet.child import PROCESS_COMMAND, Child
@@ -23,6 +20,7 @@ from proxy.fleet.handover import Handover, KeptCommand, for_a_process
 from proxy.fleet.listeners import Listeners
 from proxy.fleet.member import metrics_rows
 from proxy.fleet.memory import create_memory, map_memory
+from proxy.fleet.node_id import with_node_id
 from proxy.fleet.reload import Reload, reloaded
 from proxy.fleet.worker_lists import WORKER, WORKERS, WorkerLists, addresses_of
 from proxy.placement.columns import TableFull
@@ -30,7 +28,6 @@ from proxy.placement.load_table import DEFAULT_COLUMNS, LoadTable
 from proxy.telemetry.names import PROCESS_RESTARTS
 from proxy.telemetry.series import Counter
 from proxy.telemetry.shared import SharedMetrics
-from proxy.workers.discovery.discovery import DISCOVERY
 
 # Beyond its own time-outs, a process gets this long before it is killed.
 _MERCY_SECONDS = 10.0
@@ -50,15 +47,17 @@ def supervise(settings: Settings, reload: Reload | None) -> int:
     Returns:
         The exit code: 0 after a drain, 1 when the address cannot be bound or no process can serve.
     """
-    if settings.node_id is None:
-        settings = msgspec.structs.replace(settings, node_id=secrets.randbelow(256))
-        _logger.info("node_id %d was chosen at random", settings.node_id)
     try:
         listeners = Listeners(settings.hostname, settings.port)
     except OSError as error:
         _logger.error("%s", error)
         return 1
-    return asyncio.run(Supervisor(settings, reload, listeners).run())
+    return asyncio.run(_supervise(settings, reload, listeners))
+
+
+async def _supervise(settings: Settings, reload: Reload | None, listeners: Listeners) -> int:
+    async with with_node_id(settings) as complete:
+        return await Supervisor(complete, reload, listeners).run()
 
 
 class Supervisor:
@@ -67,7 +66,8 @@ class Supervisor:
     Signals: SIGTERM and SIGINT drain, the second one hurries; SIGHUP reads the configuration again.
 
     Args:
-        settings, reload: see `supervise`.
+        settings: with a `node_id`.
+        reload: see `supervise`.
         listeners: opens the sockets of the processes.
         command: what each process runs.
 
@@ -105,7 +105,8 @@ class Supervisor:
         self._changing_workers = asyncio.Lock()
         self._discovery = FleetDiscovery(settings, self.broadcast, self._metrics.rows[count])
         self.central = ControlCommands()
-        self.central.register(DISCOVERY, self._discovery.followed.tell)
+        for name, handler in self._discovery.followed.commands.items():
+            self.central.register(name, handler)
 
     async def run(self) -> int:
         """Run until all processes have ended after a signal; returns the exit code."""

@@ -16,7 +16,7 @@ from proxy.lifecycle.orphans import OrphanDrains
 from proxy.lifecycle.retry import RetryBudget
 from proxy.wire.fields.accepted import Accepted
 from proxy.wire.ids import RequestIds
-from proxy.workers.discovery.discovery import DISCOVERY, Discovery
+from proxy.workers.discovery.discovery import Discovery
 from proxy.workers.discovery.table import make_sources
 from proxy.workers.registry import Registry
 from proxy.workers.worker import Role
@@ -93,7 +93,8 @@ class Service:
         self.member.commands.register(WORKERS, self._change_workers)
         self.member.commands.register(DISCOVERED, self._change_discovered)
         if self.discovery is not None and self.member.central is not None:
-            self.member.central.register(DISCOVERY, self.discovery.tell)
+            for name, handler in self.discovery.commands.items():
+                self.member.central.register(name, handler)
             self.discovery.start()
 
     async def _change_workers(self, arguments: Any) -> None:

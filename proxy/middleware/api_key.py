@@ -21,12 +21,21 @@ class ApiKeyMiddleware:
         app: the routes.
         keys: the known keys.
         root_path: prefix under which the proxy may be mounted.
+        open_paths: may be asked for without a key.
     """
 
-    def __init__(self, app: ASGIApp, *, keys: WatchedFile[KeyRing], root_path: str = "") -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        keys: WatchedFile[KeyRing],
+        root_path: str = "",
+        open_paths: frozenset[str] = OPEN_PATHS,
+    ) -> None:
         self._app = app
         self._keys = keys
         self._root_path = root_path
+        self._open_paths = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request.
@@ -47,4 +56,5 @@ class ApiKeyMiddleware:
         await self._app(scope, receive, send)
 
     def _is_open(self, path: str) -> bool:
-        return path in OPEN_PATHS or path.removeprefix(self._root_path).rstrip("/") in OPEN_PATHS
+        inner = path.removeprefix(self._root_path).rstrip("/")
+        return path in self._open_paths or inner in self._open_paths

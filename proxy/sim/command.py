@@ -13,6 +13,7 @@ from proxy.sim.engine import Speed
 from proxy.sim.faults import KINDS, Fault, read_faults
 from proxy.sim.kv import DEFAULT_SECONDS
 from proxy.sim.profiles import PROFILES
+from proxy.sim.registration import RegistrationSettings, storage_class
 from proxy.sim.settings import WorkerSettings
 
 
@@ -21,6 +22,14 @@ def _faults(text: str) -> list[Fault]:
         return read_faults(text.encode())
     except (ValueError, msgspec.DecodeError) as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _cluster_uri(text: str) -> str:
+    try:
+        storage_class(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +75,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--record", type=int, default=256, metavar="N", help="requests kept for /sim/requests"
     )
     parser.add_argument(
+        "--disagg_cluster_uri",
+        type=_cluster_uri,
+        metavar="URI",
+        help="register in this cluster storage: http://PROXY:PORT or etcd://HOST:PORT[,etcd://...]",
+    )
+    parser.add_argument(
+        "--disagg_cluster_name", default="", metavar="NAME", help="cluster_name (default none)"
+    )
+    parser.add_argument(
+        "--heartbeat_interval_sec", type=float, default=5.0, metavar="SECONDS", help="(default 5)"
+    )
+    parser.add_argument(
+        "--inactive_timeout_sec", type=int, default=10, metavar="SECONDS", help="(default 10)"
+    )
+    parser.add_argument(
         "--fault",
         type=_faults,
         action="append",
@@ -93,6 +117,18 @@ def settings_of(args: argparse.Namespace) -> WorkerSettings:
         kv_events=args.kv_events,
         record=args.record,
         faults=tuple(fault for faults in args.fault for fault in faults),
+        registration=_registration_of(args),
+    )
+
+
+def _registration_of(args: argparse.Namespace) -> RegistrationSettings | None:
+    if args.disagg_cluster_uri is None:
+        return None
+    return RegistrationSettings(
+        cluster_uri=args.disagg_cluster_uri,
+        cluster_name=args.disagg_cluster_name,
+        heartbeat_seconds=args.heartbeat_interval_sec,
+        inactive_seconds=args.inactive_timeout_sec,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from proxy.sim.engine import Speed
 from proxy.sim.faults import FaultLike
+from proxy.sim.registration import RegistrationSettings
 
 PromptIds = Callable[[Mapping[str, Any]], Iterable[int]]
 """From a request's body to the ids of its prompt."""
@@ -43,3 +44,4 @@ class WorkerSettings:
     record: int = 256  # how many of the last requests are kept; 0: none
     record_bytes: int = 1 << 18  # bodies above this size are not kept
     faults: tuple[FaultLike, ...] = ()
+    registration: RegistrationSettings | None = None  # in a cluster storage; needs TCP

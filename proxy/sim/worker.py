@@ -23,6 +23,7 @@ from proxy.sim.listener import Listener
 from proxy.sim.perf import metrics_record
 from proxy.sim.profiles import PROFILES
 from proxy.sim.recorded import RecordedRequest
+from proxy.sim.registration import Registration
 from proxy.sim.settings import WorkerSettings
 from proxy.sim.tokens import continued_ids, unpack_ids
 from proxy.sim.validation import Validator
@@ -80,6 +81,7 @@ class SimWorker:
         self._where = (host, port, path)
         self._state = ServerState()
         self._listener: Listener | None = None
+        self.registration: Registration | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -157,9 +159,14 @@ class SimWorker:
         for fault in self.board.faults:
             self._end_later(fault)
         await self.sync_listener()
+        if self.settings.registration is not None:
+            self.registration = Registration(self.settings.registration, self.role, self.address)
+            self.registration.start()
 
     async def stop(self) -> None:
-        """Refuse connections, end the open ones, wait for the running requests."""
+        """Deregister, refuse connections, end the open ones, wait for the running requests."""
+        if self.registration is not None:
+            await self.registration.stop()
         for timer in self._timers:
             timer.cancel()
         if self._listener is not None:
@@ -189,6 +196,18 @@ class SimWorker:
         """End `refuse`."""
         self.board.clear("refuse")
         await self.sync_listener()
+
+    async def crash(self) -> None:
+        """As `refuse`, and the cluster storage hears no more, until `restart`."""
+        if self.registration is not None:
+            await self.registration.crash()
+        await self.refuse()
+
+    async def restart(self) -> None:
+        """End `crash`; the worker registers as a new process does."""
+        await self.accept()
+        if self.registration is not None:
+            self.registration.start()
 
     async def sync_listener(self) -> None:
         """Open or close the listener as the fault ``refuse`` says."""

@@ -6,9 +6,9 @@ import ssl
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from proxy.config.errors import ConfigError
 from proxy.config.secrets import parse_token
 from proxy.config.watched_file import WatchedFile
+from proxy.upstream.client_tls import client_tls
 
 if TYPE_CHECKING:
     from proxy.config.address import WorkerAddress
@@ -58,26 +58,4 @@ class WorkerAccess:
         Raises:
             ConfigError: a file cannot be read or is no certificate or key.
         """
-        proxy = self._proxy
-        key = "worker_tls_ca"
-        try:
-            context = ssl.create_default_context(cafile=proxy.worker_tls_ca)
-            if not proxy.worker_tls_verify:
-                context.check_hostname = False
-                context.verify_mode = ssl.CERT_NONE
-            if proxy.worker_tls_certfile is not None:
-                key = "worker_tls_certfile"
-                context.load_cert_chain(
-                    proxy.worker_tls_certfile, proxy.worker_tls_keyfile, password=_no_password
-                )
-        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
-            raise ConfigError(
-                f"cannot be used for TLS: {reason}", key=f"proxy.{key}", value=getattr(proxy, key)
-            ) from None
-        return context
-
-
-def _no_password() -> str:
-    """Without this OpenSSL asks on the terminal, and the program hangs."""
-    raise ValueError("the private key is encrypted")
+        return client_tls(self._proxy, "worker_tls", verify=self._proxy.worker_tls_verify)

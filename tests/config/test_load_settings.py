@@ -10,6 +10,7 @@ from proxy.config.discovery.kubernetes import KubernetesEntry
 from proxy.config.errors import ConfigError
 from proxy.config.listed_worker import ListedWorker
 from proxy.config.load import load_settings
+from proxy.config.metadata_server import MetadataServer
 from proxy.config.minimal_instances import MinimalInstances
 from proxy.config.pass_through import PassThroughRoute
 from proxy.config.settings import ProxySettings, RouterSettings, ServerSection, Settings
@@ -119,6 +120,13 @@ def test_defaults_of_the_proxy_mapping():
         "workers": (),
         "discovery": (),
         "minimal_instances": None,
+        "metadata_server": None,
+        "cluster_storage_key_file": None,
+        "etcd_user": None,
+        "etcd_password_file": None,
+        "etcd_tls_ca": None,
+        "etcd_tls_certfile": None,
+        "etcd_tls_keyfile": None,
         "topology_strict": False,
         "accept_prompt_token_ids": False,
         "worker_version": "auto",
@@ -170,6 +178,7 @@ PROXY_RESULT = ProxySettings(
             ),
         ),
         "minimal_instances": MinimalInstances(2, 3),
+        "metadata_server": MetadataServer("etcd", "etcd", 2380, 1.5, 2.5),
     }
 )
 

@@ -17,7 +17,6 @@ CONFIGURABLE = [row for row in NOT_BUILT if not row.key.startswith("-")]
 # A value that no row lists as harmless, of the type the key will have.
 REFUSED_VALUES = {
     "disagg_coordinator_url": "http://coordinator:8332",
-    "disagg_cluster": {"cluster_uri": "etcd://etcd:2379"},
     "conditional_disagg_config": {"max_local_prefill_length": 0},
     "conversation_affinity_header_for_subagents": "x-parent",
     "subagent_affinity_scope": "both",
@@ -104,30 +103,6 @@ def test_router_type_is_reported_before_its_arguments(load, kind):
         load(f"context_servers: {{router: {{load_cap: 2, type: {kind}}}}}")
 
 
-@pytest.mark.parametrize(
-    ("text", "key", "hint"),
-    [
-        ("disagg_cluster: {cluster_url: x}", "disagg_cluster.cluster_url", 'did you mean "cluster_uri"?'),
-        (
-            "disagg_cluster: {frobnicate: x}",
-            "disagg_cluster.frobnicate",
-            "known keys: cluster_name, cluster_uri",
-        ),
-    ],
-)
-def test_unknown_keys_of_refused_mappings(load, text, key, hint):
-    with pytest.raises(ConfigError) as caught:
-        load(text)
-    assert caught.value.key == key
-    assert hint in caught.value.problem
-
-
-@pytest.mark.parametrize("text", ["disagg_cluster: etcd", "disagg_cluster: [a]"])
-def test_refused_mappings_have_to_be_mappings(load, text):
-    with pytest.raises(ConfigError, match="expected a mapping"):
-        load(text)
-
-
 def test_rows_are_unique_and_name_nothing_that_is_built():
     names = [(row.key, row.value) for row in NOT_BUILT]
     assert len(set(names)) == len(names)
@@ -143,7 +118,7 @@ def test_rows_are_unique_and_name_nothing_that_is_built():
 
 
 def test_scopes():
-    assert "disagg_cluster" in not_built_keys("")
+    assert "disagg_coordinator_url" in not_built_keys("")
     assert not_built_keys("proxy") == set()
     assert {"type", "load_cap"} <= not_built_keys("router")
     assert not any("." in name or name.startswith("-") for name in not_built_keys(""))

@@ -8,8 +8,19 @@ from full_config import EXAMPLE, PROXY_YAML
 from proxy.config.errors import ConfigError
 
 
+@pytest.mark.parametrize(
+    "text", ["disagg_cluster: {cluster_uri: 'etcd://a:1'}", "proxy: {metadata_server: {server_type: etcd}}"]
+)
+def test_workers_that_register_are_resolved(load, text):
+    settings = load(text)
+    again = load(yaml.safe_dump(settings.resolved(), sort_keys=False))
+    assert msgspec.structs.replace(again, warnings=settings.warnings) == settings
+
+
 def test_resolved_is_plain_and_loads_again(load):
-    settings = load(yaml.safe_dump({"proxy": PROXY_YAML}) + EXAMPLE)
+    # With a metadata server the urls would not be used.
+    proxy = {**PROXY_YAML, "metadata_server": None}
+    settings = load(yaml.safe_dump({"proxy": proxy}) + EXAMPLE)
     text = yaml.safe_dump(settings.resolved(), sort_keys=False)
     again = load(text)
     assert again.resolved() == settings.resolved()

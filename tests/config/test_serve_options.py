@@ -54,14 +54,8 @@ def test_no_path():
 
 
 @pytest.mark.parametrize("name", ["-m", "--metadata_server_config_file"])
-def test_metadata_server_is_refused(name):
-    with pytest.raises(ConfigError) as caught:
-        overrides_from(parse(name, "etcd.yaml"))
-    assert str(caught.value) == (
-        'command line: -m / --metadata_server_config_file = "etcd.yaml": '
-        "not built yet (workers are not discovered); nearest that works: static `urls`"
-    )
-    assert caught.value.exit_code == 2
+def test_metadata_server(name):
+    assert overrides_from(parse(name, "etcd.yaml")) == {"metadata_server": "etcd.yaml"}
 
 
 @pytest.mark.parametrize(
@@ -116,6 +110,6 @@ def test_help_names_every_option_once():
     parser = argparse.ArgumentParser()
     add_serve_options(parser)
     text = parser.format_help()
-    for option in ["-c FILE", "--host", "--port", "-t SECONDS", "-r SECONDS", "-l LEVEL"]:
+    for option in ["-c FILE", "--host", "--port", "-t SECONDS", "-r SECONDS", "-l LEVEL", "-m FILE"]:
         assert option in text
-    assert "metadata" not in text
+    assert "metrics" not in text

@@ -6,6 +6,9 @@ import pytest
 
 from proxy import __version__
 from proxy.config.address import parse_worker_address
+from proxy.config.disagg_cluster import DisaggCluster
+from proxy.config.minimal_instances import MinimalInstances
+from proxy.config.settings import Settings
 from proxy.endpoints.answer import send_bytes, send_json
 from proxy.endpoints.cluster import ClusterInfoEndpoint, VersionEndpoint
 from proxy.endpoints.health import ReadyEndpoint, live
@@ -34,13 +37,19 @@ async def get(endpoint: Any, *headers: tuple[bytes, bytes]) -> tuple[int, dict[b
     return start["status"], told, body["body"]
 
 
-def service(*, ready: bool = True) -> Any:
+def service(*, ready: bool = True, cluster: DisaggCluster | None = None) -> Any:
+    def worker(url: str, role: Role, *, leaving: bool = False, **labels: str) -> Any:
+        return SimpleNamespace(address=parse_worker_address(url), role=role, leaving=leaving, labels=labels)
+
     workers = {
-        Role.CONTEXT: [SimpleNamespace(address=parse_worker_address(url)) for url in ("c:1", "https://c:2")],
-        Role.GENERATION: [SimpleNamespace(address=parse_worker_address("[::1]:3"))],
+        Role.CONTEXT: [
+            worker("c:1", Role.CONTEXT, worker_id="CONTEXT-c:1-1764430000000-4242-017"),
+            worker("https://c:2", Role.CONTEXT, leaving=True),
+        ],
+        Role.GENERATION: [worker("[::1]:3", Role.GENERATION)],
     }
     registry = SimpleNamespace(of_role=workers.__getitem__, version="1.2.0")
-    return SimpleNamespace(ready=ready, registry=registry)
+    return SimpleNamespace(ready=ready, registry=registry, settings=Settings(disagg_cluster=cluster))
 
 
 @pytest.mark.parametrize(("ready", "status"), [(True, 200), (False, 503)])
@@ -59,6 +68,19 @@ async def test_cluster_info_has_upstreams_shape() -> None:
         "is_ready": True,
         "server_lists": {"context": ["c:1", "https://c:2"], "generation": ["[::1]:3"]},
     }
+
+
+async def test_cluster_info_of_workers_that_register() -> None:
+    cluster = DisaggCluster("http://proxy:8000", minimal_instances=MinimalInstances(1, 2))
+    _, _, body = await get(ClusterInfoEndpoint(service(cluster=cluster)))
+    info = json.loads(body)
+    assert info["current_workers"] == {
+        "context_servers": [
+            {"worker_id": "CONTEXT-c:1-1764430000000-4242-017", "host": "c", "port": 1, "role": 0}
+        ],
+        "generation_servers": [{"worker_id": "", "host": "::1", "port": 3, "role": 1}],
+    }
+    assert info["minimal_instances"] == {"context_servers": 1, "generation_servers": 2}
 
 
 async def test_version() -> None:

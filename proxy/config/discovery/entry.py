@@ -12,6 +12,15 @@ OPERATOR = "operator"
 """Name of the source that the operators are (`proxy.workers.discovery.operator`)."""
 
 
+DISAGG_CLUSTER = "disagg_cluster"
+"""Name of the source that upstream's key of that name describes."""
+
+METADATA_SERVER = "metadata_server"
+"""Name of the source that upstream's option `-m` describes."""
+
+RESERVED_NAMES = frozenset({CONFIGURATION, OPERATOR, DISAGG_CLUSTER, METADATA_SERVER})
+
+
 class SourceEntry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """One source of workers; the kinds are subclasses with a `tag`, which `type` names.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.config.discovery.entry import CONFIGURATION, OPERATOR, SourceEntry
+from proxy.config.discovery.entry import RESERVED_NAMES, SourceEntry
 from proxy.config.discovery.kinds import KINDS
 from proxy.config.errors import ConfigError
 from proxy.config.nested import read_struct
@@ -30,7 +30,7 @@ def read_discovery(key: str, entry: Entry | None) -> tuple[Any, ...]:
     for index, each in enumerate(value):
         here = Entry(each, entry.origin)
         source = _read_source(f"{key}[{index}]", here)
-        if source.name in sources or source.name in (CONFIGURATION, OPERATOR):
+        if source.name in sources or source.name in RESERVED_NAMES:
             problem = f'there is a source "{source.name}" already: give this one another name'
             raise _error(f"{key}[{index}].name", Entry(source.name, entry.origin), problem)
         sources[source.name] = source

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from proxy.workers.discovery.follower import Follower, SourceStatus, Take
-from proxy.workers.discovery.source import Source
+from proxy.workers.discovery.source import Commanded, Handler, Source
 
 DISCOVERY = "discovery"
-"""The command that asks how the sources are; carried out where they are followed (`Member.ask_central`)."""
+"""The command that asks how the sources are."""
 
 
 class Discovery:
@@ -28,13 +28,23 @@ class Discovery:
     def __init__(
         self, sources: Iterable[Source], take: Take, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._followers = [Follower(source, take, clock=clock) for source in sources]
+        self._sources = list(sources)
+        self._followers = [Follower(source, take, clock=clock) for source in self._sources]
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def statuses(self) -> list[SourceStatus]:
         """One per source."""
         return [follower.status for follower in self._followers]
+
+    @property
+    def commands(self) -> dict[str, Handler]:
+        """What can be asked where the sources are followed (`Member.ask_central`), by the command's name."""
+        commands: dict[str, Handler] = {DISCOVERY: self.tell}
+        for source in self._sources:
+            if isinstance(source, Commanded):
+                commands.update(source.commands)
+        return commands
 
     async def tell(self, _arguments: Any = None) -> list[Any]:
         """The command `discovery`: the statuses as plain JSON values."""

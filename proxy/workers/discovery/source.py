@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from proxy.config.listed_worker import ListedWorker
 
 
 class SourceLost(Exception):
     """The source does not tell its workers at present; the text says why and is shown to operators only."""
+
+
+Handler = Callable[[Any], Awaitable[Any]]
+"""Carries a command out: plain JSON values in and out."""
+
+
+@runtime_checkable
+class Commanded(Protocol):
+    """A source that others can ask for something.
+
+    Attributes:
+        commands: by name.
+    """
+
+    commands: Mapping[str, Handler]
 
 
 class Source(Protocol):

@@ -14,6 +14,7 @@ from proxy.config.errors import ConfigError
 from proxy.config.settings import Settings
 from proxy.workers.discovery.file import FileSource
 from proxy.workers.discovery.kubernetes import KubernetesSource
+from proxy.workers.discovery.registration_sources import registration_sources
 from proxy.workers.discovery.source import Source
 
 
@@ -32,8 +33,13 @@ SOURCES: dict[type[SourceEntry], Callable[[Any], Source]] = {
 
 
 def make_sources(settings: Settings) -> list[Source]:
-    """The sources of a configuration, in its order; they do nothing until they are followed."""
-    return [SOURCES[type(entry)](entry) for entry in settings.proxy.discovery]
+    """The sources of a configuration, in its order; they do nothing until they are followed.
+
+    Raises:
+        ConfigError: a file that the configuration names for them cannot be used.
+    """
+    own = [SOURCES[type(entry)](entry) for entry in settings.proxy.discovery]
+    return [*own, *registration_sources(settings)]
 
 
 def check_sources(settings: Settings) -> None:
