@@ -61,7 +61,9 @@ from proxy.workers.worker import Role
 if TYPE_CHECKING:
     from proxy.telemetry.tracing import Tracing
 
-_MOST_SECONDS_UNTIL_READY = 5.0
+# Until the server listens: of a process that takes another one's place, whose clients wait in the queue of its socket;
+# and of one that nobody waits for.
+_MOST_SECONDS_OF_SUCCESSOR, _MOST_SECONDS_OF_FIRST = 5.0, 2.0
 _logger = logging.getLogger("proxy")
 
 
@@ -260,8 +262,7 @@ class Application:
                 await service.close()
                 await send({"type": "lifespan.startup.failed", "message": "the admin listener cannot listen"})
                 return
-        if self._member.successor:
-            await _wait_ready(service)
+        await _wait_ready(service, successor=self._member.successor)
         gauges.start()
         await send({"type": "lifespan.startup.complete"})
         await receive()
@@ -277,9 +278,16 @@ class Application:
         await send({"type": "lifespan.shutdown.complete"})
 
 
-async def _wait_ready(service: Service) -> None:
-    """Clients wait in the queue of the predecessor's socket: do not turn them away before the first probes."""
+async def _wait_ready(service: Service, *, successor: bool) -> None:
+    """Do not listen before the first probes: a balancer without health checks sends requests to whoever listens.
+
+    What is not ready after them may take long, and is told at `/health`; a successor waits a little longer.
+    """
+
+    def waited() -> bool:
+        return service.ready or service.draining or (service.registry.asked_all and not successor)
+
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_MOST_SECONDS_UNTIL_READY):
-            while not (service.ready or service.draining):  # noqa: ASYNC110 - a start-up, not a hot path
+        async with asyncio.timeout(_MOST_SECONDS_OF_SUCCESSOR if successor else _MOST_SECONDS_OF_FIRST):
+            while not waited():  # noqa: ASYNC110 - a start-up, not a hot path
                 await asyncio.sleep(0.02)

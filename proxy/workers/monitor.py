@@ -45,6 +45,12 @@ class HealthMonitor:
         self._running = False
         self._tasks: dict[Instance, asyncio.Task[None]] = {}
         self._waiting: list[Instance] = []
+        self._unasked: set[Instance] = set()
+
+    @property
+    def asked_all(self) -> bool:
+        """Whether the first probe of every instance has ended, well or not."""
+        return not self._unasked
 
     def start(self) -> None:
         """Begin to probe."""
@@ -55,6 +61,7 @@ class HealthMonitor:
 
     def watch(self, instance: Instance) -> None:
         """Probe this instance too, once started."""
+        self._unasked.add(instance)
         if not self._running:
             self._waiting.append(instance)
             return
@@ -63,6 +70,7 @@ class HealthMonitor:
 
     def forget(self, instance: Instance) -> None:
         """Probe it no more."""
+        self._unasked.discard(instance)
         task = self._tasks.pop(instance, None)
         if task is not None:
             task.cancel()
@@ -98,6 +106,7 @@ class HealthMonitor:
                     if last:
                         _logger.info("probe of worker %s: %s", instance.address.text, last)
                 _apply(instance, ping)
+                self._unasked.discard(instance)
                 delay = self._interval * random.uniform(0.9, 1.1) * self._factor(instance)  # noqa: S311
         finally:
             await pinger.close()

@@ -148,6 +148,11 @@ class Registry:
         return self._enough and any(self._can_serve(model) for model in self._pools[Role.GENERATION])
 
     @property
+    def asked_all(self) -> bool:
+        """Whether each worker has been asked at least once how it is."""
+        return self._monitor.asked_all
+
+    @property
     def _enough(self) -> bool:
         minimal = self._settings.proxy.minimal_instances
         return minimal is None or minimal.reached(*map(self._answering, Role))

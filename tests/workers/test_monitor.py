@@ -97,3 +97,22 @@ async def test_forgotten_before_the_start(monitor):
         monitor.start()
         await asyncio.sleep(0.05)
         assert not worker.requests
+
+
+async def test_all_have_been_asked_when_each_has_answered_or_failed(monitor):
+    hanging, sound = Worker({}), Worker(HEALTHY)
+    async with running(hanging) as first, running(sound) as second:
+        assert monitor.asked_all
+        instances = [instance_at(first), instance_at(second)]
+        for instance in instances:
+            monitor.watch(instance)
+        assert not monitor.asked_all
+        monitor.start()
+        await settled(lambda: len(sound.requests) > 5)
+        assert not monitor.asked_all
+        hanging.answers = {"/health": answer(500)}
+        monitor.forget(instances[0])
+        assert monitor.asked_all
+        monitor.watch(instances[0])
+        await settled(lambda: monitor.asked_all)
+        assert instances[0].health.condition is State.STARTING
