@@ -76,6 +76,14 @@ def _two_authorizations(proxy: ProxySettings) -> Found | None:
     return None
 
 
+def _two_stamps(proxy: ProxySettings) -> Found | None:
+    if proxy.nemo_timing:
+        for name in ("x-nemo-fe-recv-us", "x-nemo-fe-fwd-us"):
+            if name in proxy.forward_headers:
+                return "forward_headers", f"{name} cannot be both the client's and that of nemo_timing"
+    return None
+
+
 def _public_control(proxy: ProxySettings) -> Found | None:
     if proxy.rl_control_public and proxy.admin_token_file is None:
         return "rl_control_public", "needs admin_token_file: anyone could stop the workers"
@@ -113,6 +121,7 @@ _RULES: tuple[Callable[[ProxySettings], Found | None], ...] = (
     _half_an_etcd_user,
     _unverified_ca,
     _two_authorizations,
+    _two_stamps,
     _public_control,
     _unreachable_control,
     _tokenising_elsewhere,

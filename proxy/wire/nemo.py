@@ -58,6 +58,9 @@ def context_fields(answer: bytes) -> dict[str, bytes]:
     if _OF_CONTEXT.encode() not in answer:
         return {}
     cut = cut_token_ids(answer)
-    members = split_object(answer if cut is None else cut.remainder)
+    try:
+        members = split_object(answer if cut is None else cut.remainder)
+    except MalformedJSON:
+        return {}
     # Copies: slices would keep the whole answer alive.
     return {name: bytes(value) for name, value in members.items() if name.startswith(_OF_CONTEXT)}

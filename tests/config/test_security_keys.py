@@ -40,6 +40,7 @@ def test_bad_listen_addresses(load, text):
         ("worker_tls_keyfile: a", "worker_tls_keyfile", "needs worker_tls_certfile"),
         ("worker_tls_ca: a, worker_tls_verify: false", "worker_tls_ca", "contradicts worker_tls_verify"),
         ("forward_headers: [Authorization], worker_api_key_file: a", "forward_headers", "cannot be both"),
+        ("forward_headers: [X-NeMo-FE-Fwd-us], nemo_timing: true", "forward_headers", "cannot be both"),
         ("forward_headers: [connection]", "forward_headers", "connection is never passed on"),
         ("forward_headers: [X-TRTLLM-Disagg-Auth]", "forward_headers", "is never passed on"),
         ("forward_headers: ['a b']", "forward_headers", "is not the name of a header"),

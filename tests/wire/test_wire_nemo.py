@@ -63,3 +63,8 @@ def test_the_context_workers_own(ids: bytes) -> None:
         "nemo_ctx_x": b'"\\u00e9"',
     }
     assert context_fields(b'{"choices":[],%b}' % ids) == {}
+
+
+def test_names_that_are_no_text() -> None:
+    # Decoding the hand-off skips members that it does not need.
+    assert context_fields(b'{"choices":[],"nemo_ctx_x":1,"\xff":1}') == {}
