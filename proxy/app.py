@@ -237,9 +237,7 @@ class Application:
             await send({"type": "lifespan.startup.failed", "message": "the tokenizer cannot be loaded"})
             return
         service.token_threads = open_threads(service.tokenizer, self._settings.proxy)
-        service.tokenisation = open_frontend(
-            service.tokenizer, service.token_threads, self._settings.proxy, self._member.row
-        )
+        service.tokenisation = open_frontend(service.tokenizer, self._settings.proxy, self._member.row)
         gauges = Gauges(self._member.row, service_gauges(service, lambda: self.traffic()))
         try:
             request_log = open_request_log(self._settings.proxy, self._member.index, self._member.row)

@@ -89,7 +89,7 @@ async def prefill(passage: Passage) -> ContextAnswer | Answer:
 async def _tokenised(passage: Passage, tokenisation: FrontendTokenisation) -> Prompt | None:
     """The prompt, unless the worker is to tokenise."""
     service, request = passage.service, passage.request
-    if service.is_harmony(request):
+    if service.is_harmony(request) or (request.chat and service.settings.gen_tokids_ctxbytes is False):
         return None
     accepted = service.registry.capabilities.common
     return await tokenisation.prompt(request.members, accepted, chat=request.chat)
@@ -103,6 +103,7 @@ async def _send(
     reservation = passage.pool(Role.CONTEXT).reserve(passage.placement, avoid=failed)
     with reservation as worker:
         accepted = service.accepted(worker)
+        ids = _ids_for(prompt, accepted)
         body = context_body(
             passage.request.members,
             record.disagg_request_id,
@@ -110,7 +111,7 @@ async def _send(
             base64_ids=service.base64_ids(passage.request),
             without=service.withheld(worker, passage.request),
             conversation=passage.request.conversation,
-            token_ids=_ids_for(prompt, accepted),
+            token_ids=ids,
         )
         record.context_worker = worker
         record.context_sent, record.context_done = perf_counter(), 0.0
@@ -119,6 +120,8 @@ async def _send(
         answer = await leg.collect(body, fresh=fresh)
         record.context_done = perf_counter()
         read = _read(passage, answer) if answer.head.status == 200 else answer
+        if ids is not None and isinstance(read, ContextAnswer):
+            read.use_ids(ids, chat=passage.request.chat)
         reservation.report(
             outcome_of_status(answer.head.status),
             retry_after=retry_after_seconds(answer.head.get(b"retry-after")),

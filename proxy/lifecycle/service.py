@@ -43,7 +43,7 @@ class Service:
         orphans: hand-offs whose clients have left.
         retry_budget: how many legs may be sent again.
         request_ids: mints `disagg_request_id`s.
-        tokenizer, token_threads: the model's, if one is configured, and where it works.
+        tokenizer, token_threads: the model's, if one is configured, and where it serves its routes.
         tokenisation: prompts become token ids here, if that is configured.
         draining: the process is about to end; it says that it is not ready and still serves.
         node_id: the part of the ids that tells proxies apart; from the configuration, else random.
@@ -117,8 +117,9 @@ class Service:
         """End the drains of orphans, forget the sources of workers and close all connections to the workers."""
         if self.discovery is not None:
             await self.discovery.close()
-        if self.token_threads is not None:
-            self.token_threads.close()
+        for each in (self.tokenisation, self.token_threads):
+            if each is not None:
+                each.close()
         await self.orphans.close()
         await self.registry.close()
 

@@ -26,6 +26,7 @@ from proxy.wire.fields.accepted import Accepted
 from proxy.wire.members import JSONBytes, Members
 from proxy.wire.token_ids import base64_of_ids, ids_of
 
+_LONGEST = 2 * 1024 * 1024  # bytes, half a second of work; others would wait for it
 _LOG_SECONDS = 60.0
 _WINDOW = 12  # ids on either side of the first difference
 
@@ -70,7 +71,7 @@ class FrontendTokenisation:
         tokenizer: the model's.
         shadow: share of the requests that are sent as text, to compare.
         max_mismatch: share of the comparisons that may differ.
-        threads: where it is done.
+        threads: where it is done, and nothing else.
         observe: told the seconds that each prompt has taken.
         chance: uniform numbers in [0, 1).
 
@@ -98,6 +99,10 @@ class FrontendTokenisation:
         self._not_logged = 0
         self.outcomes: Counter[tuple[str, str]] = Counter()
         self.trust = Trust(max_mismatch)
+
+    def close(self) -> None:
+        """Begin nothing any more."""
+        self._threads.close()
 
     async def prompt(self, members: Members, accepted: Accepted, *, chat: bool) -> Prompt | None:
         """Tokenise a request's prompt.
@@ -149,6 +154,9 @@ class FrontendTokenisation:
             return "version"
         if self._threads.busy:
             return "busy"
+        value = members["messages" if chat else "prompt"]
+        if len(memoryview(value)) > _LONGEST:
+            return "size"
         try:
             check_members(members, chat=chat)
         except NotReproducible as why:

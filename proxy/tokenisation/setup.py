@@ -52,7 +52,7 @@ def open_tokenizer(proxy: ProxySettings) -> PromptTokenizer | None:
 
 
 def open_threads(tokenizer: PromptTokenizer | None, proxy: ProxySettings) -> TokenThreads | None:
-    """The threads for a tokenizer, None without one. To be called inside the event loop."""
+    """The threads for the routes of a tokenizer, None without one. To be called inside the event loop."""
     if tokenizer is None:
         return None
     from proxy.tokenisation.threads import TokenThreads
@@ -61,17 +61,18 @@ def open_threads(tokenizer: PromptTokenizer | None, proxy: ProxySettings) -> Tok
 
 
 def open_frontend(
-    tokenizer: PromptTokenizer | None, threads: TokenThreads | None, proxy: ProxySettings, row: MetricsRow
+    tokenizer: PromptTokenizer | None, proxy: ProxySettings, row: MetricsRow
 ) -> FrontendTokenisation | None:
-    """The tokenisation of prompts as configured, or None."""
-    if tokenizer is None or threads is None or not proxy.frontend_tokenisation:
+    """The tokenisation of prompts as configured, or None. To be called inside the event loop."""
+    if tokenizer is None or not proxy.frontend_tokenisation:
         return None
     from proxy.tokenisation.frontend import FrontendTokenisation
+    from proxy.tokenisation.threads import TokenThreads
 
     return FrontendTokenisation(
         tokenizer,
         shadow=proxy.tokenisation_shadow,
         max_mismatch=proxy.tokenisation_max_mismatch,
-        threads=threads,
+        threads=TokenThreads(proxy.tokenisation_threads),
         observe=Histogram(row, TOKENISATION_SECONDS).observe,
     )

@@ -6,7 +6,7 @@ from enum import Enum, auto
 import msgspec
 
 from proxy.wire.errors import BrokenHandOff, MalformedJSON
-from proxy.wire.members import NULL, Members, first_byte, is_null, split_object
+from proxy.wire.members import NULL, JSONBytes, Members, first_byte, is_null, split_object
 from proxy.wire.token_ids import Cut, cut_token_ids
 
 # The worker stopped after prefill and holds KV. `length` is ambiguous (a budget of one token, or the normal end
@@ -79,7 +79,7 @@ class ContextAnswer:
     ) -> None:
         self.body = body
         self.usage = answer.usage
-        self.token_ids = token_ids
+        self.token_ids: JSONBytes | None = token_ids
         self.token_ids_member = member
         if not answer.choices:
             raise BrokenHandOff("the context answer has no choices")
@@ -92,6 +92,12 @@ class ContextAnswer:
             self.parameters = _parameters(first.disaggregated_params)
             self.request_id = _identifier(self.parameters, "disagg_request_id")
             _identifier(self.parameters, "ctx_request_id")
+
+    def use_ids(self, ids: bytes, *, chat: bool) -> None:
+        """The ids that the worker was given, should it not repeat them: the generation worker needs the same."""
+        if self.token_ids is None:
+            self.token_ids = ids
+            self.token_ids_member = "prompt_token_ids_b64" if chat else "prompt_token_ids"
 
 
 def _outcome(finish_reason: str | None) -> Outcome:

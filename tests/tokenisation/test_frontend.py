@@ -81,6 +81,7 @@ async def test_a_prompt_becomes_ids(worlds: list[World]) -> None:
         (chat(), ACCEPTED[WorkerVersion.OLD], "version"),
         ({**chat(), "echo": chat()["model"]}, NEW, "member"),
         (split_object(b'{"model":"m","messages":[{"role":"martian"}]}'), NEW, "template"),
+        (chat("x" * (2 << 20)), NEW, "size"),
     ],
 )
 async def test_the_worker_tokenises(

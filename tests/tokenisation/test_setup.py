@@ -18,7 +18,7 @@ def test_without_one_nothing_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup, "find_spec", lambda _: None)
     check_tokenizer(ProxySettings())
     assert open_tokenizer(ProxySettings()) is None
-    assert open_frontend(None, None, ProxySettings(), None) is None  # type: ignore[arg-type]
+    assert open_frontend(None, ProxySettings(), None) is None  # type: ignore[arg-type]
 
 
 def test_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +37,7 @@ def test_a_directory_without_a_tokenizer(tmp_path: Path) -> None:
 
 def test_a_tokenizer_alone_tokenises_no_prompts() -> None:
     settings = ProxySettings(tokenizer=MODEL)
-    assert open_frontend(open_tokenizer(settings), None, settings, None) is None  # type: ignore[arg-type]
+    assert open_frontend(open_tokenizer(settings), settings, None) is None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
