@@ -146,4 +146,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "workers.context": [{**GROUP, "scaled": True}],
         "workers.generation": [{"name": "b", "model": "m", "port": 9000, "domain": "rack.1"}],
     },
+    "workers_by_cluster": {
+        "workload.kind": "Deployment",
+        "workers.foundBy": "disagg_cluster",
+        "workers.context": [{**GROUP, "scaled": True}],
+        "workers.generation": [{"name": "b", "model": "m"}],
+        "config.disagg_cluster": {"cluster_uri": "etcd://etcd:2379", "cluster_name": "llm"},
+    },
 }

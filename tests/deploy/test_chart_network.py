@@ -100,6 +100,14 @@ def test_network_policy_for_some(chart: Chart) -> None:
     assert not own["podSelector"]["matchLabels"].items() <= labels.items()
 
 
+def test_workers_may_register(chart: Chart) -> None:
+    values = {**OPTIONS["workers_by_cluster"], "networkPolicy.enabled": True}
+    rendered = chart.render(**values, **{"networkPolicy.clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]})
+    (rule,) = rendered.get("NetworkPolicy")["spec"]["ingress"]
+    workers = rendered.get("NetworkPolicy", f"{NAME}-workers")["spec"]["podSelector"]
+    assert {"podSelector": workers} in rule["from"]
+
+
 @pytest.mark.parametrize("name", OPTIONS)
 def test_no_access_to_the_api_unless_it_is_asked_for_workers(chart: Chart, name: str) -> None:
     rendered = chart.render(**OPTIONS[name])

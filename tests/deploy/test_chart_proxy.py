@@ -114,6 +114,14 @@ def test_a_deployment_has_no_ordinals(chart: Chart) -> None:
     assert not {"serviceName", "podManagementPolicy", "updateStrategy"} & rendered.workload["spec"].keys()
 
 
+def test_node_ids_of_an_etcd(chart: Chart) -> None:
+    for kind in ("StatefulSet", "Deployment"):
+        values = {**OPTIONS["workers_by_cluster"], "config.node_id": "auto", "workload.kind": kind}
+        rendered = chart.render(**values)
+        assert rendered.config["node_id"] == "auto"
+        assert "DISAGG_PROXY_NODE_ID" not in environment(rendered.container)
+
+
 def test_replicas_are_left_to_an_autoscaler(chart: Chart) -> None:
     assert chart.render().workload["spec"]["replicas"] == 2
     assert chart.render(**{"replicas": 0}).workload["spec"]["replicas"] == 0

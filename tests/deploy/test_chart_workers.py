@@ -252,3 +252,15 @@ def test_workers_that_the_cluster_tells(chart: Chart, tmp_path: Path, kind: str)
     assert "replicas" not in groups(rendered)["a"]["spec"]
     assert groups(rendered)["b"]["spec"]["replicas"] == 1
     assert not [each for each in rendered.all("ConfigMap") if each["metadata"]["name"] == f"{NAME}-workers"]
+
+
+def test_workers_that_register(chart: Chart) -> None:
+    rendered = chart.render(**OPTIONS["workers_by_cluster"])
+    for name, role in (("a", "CONTEXT"), ("b", "GENERATION")):
+        _, *arguments = container(groups(rendered)[name])["args"]
+        pairs = dict(zip(arguments[::2], arguments[1::2], strict=True))
+        # 0.0.0.0 would be registered as it is.
+        assert (pairs["--host"], pairs["--server_role"]) == ("$(POD_IP)", role)
+        options = yaml.safe_load(rendered.get("ConfigMap", f"{NAME}-{name}-options")["data"]["options.yaml"])
+        assert options["disagg_cluster"] == rendered.config["disagg_cluster"]
+    assert not rendered.config["proxy"].get("discovery")

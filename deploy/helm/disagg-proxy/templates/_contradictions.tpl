@@ -8,7 +8,7 @@
 {{- if and (eq .Values.workload.kind "StatefulSet") (gt (add .Values.workload.firstNodeId $most | int) 256) -}}
   {{- fail "node ids end at 255: workload.firstNodeId and the number of proxies add up to more than 256" -}}
 {{- end -}}
-{{- if hasKey .Values.config "node_id" -}}
+{{- if and (hasKey .Values.config "node_id") (ne (toString .Values.config.node_id) "auto") -}}
   {{- if or (eq .Values.workload.kind "StatefulSet") (gt ($most | int) 1) -}}
     {{- fail "config.node_id: every proxy would have the same; leave it out (StatefulSet: ordinals, from workload.firstNodeId)" -}}
   {{- end -}}

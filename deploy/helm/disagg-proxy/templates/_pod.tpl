@@ -79,7 +79,7 @@ ports:
   - name: http
     containerPort: {{ .Values.config.port }}
 env:
-  {{- if eq .Values.workload.kind "StatefulSet" }}
+  {{- if and (eq .Values.workload.kind "StatefulSet") (ne (dig "node_id" "" .Values.config | toString) "auto") }}
   # Empty on clusters that do not set the label: the node id is then random, and logged.
   - name: DISAGG_PROXY_NODE_ID
     valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}
