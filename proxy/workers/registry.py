@@ -26,6 +26,7 @@ from proxy.workers.health import Health, Notify
 from proxy.workers.instance import Instance
 from proxy.workers.monitor import HealthMonitor
 from proxy.workers.pool import WorkerPool
+from proxy.workers.reprieve import LOOK_SECONDS, Reprieve, WorkerKey
 from proxy.workers.states import Event, State
 from proxy.workers.worker import DOMAIN_LABEL, Role, Worker
 
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from proxy.config.settings import Settings
 
 _logger = logging.getLogger("proxy.workers")
-
-_Key = tuple[str | None, Role, WorkerAddress]
 
 
 class Registry:
@@ -77,17 +76,19 @@ class Registry:
         )
         self.capabilities.watch(lambda: self.instances)
         self._pools: dict[Role, dict[str | None, WorkerPool]] = {role: {} for role in Role}
-        self._by_key: dict[_Key, Worker] = {}
+        self._by_key: dict[WorkerKey, Worker] = {}
         self._instances: dict[WorkerAddress, Instance] = {}
         # In the order of the configuration, whoever comes first.
         self._lists: dict[str, tuple[ListedWorker, ...]] = {
             CONFIGURATION: (),
             **{entry.name: () for entry in settings.proxy.discovery},
         }
-        self._wanted: dict[_Key, ListedWorker] = {}
+        self._wanted: dict[WorkerKey, ListedWorker] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._start_timer: asyncio.TimerHandle | None = None
         self._canary: CanaryMonitor | None = None
+        self._reprieve = Reprieve(clock)
+        self._reprieve_timer: asyncio.TimerHandle | None = None
         for role in Role:
             self._pool_of(role, None)
         self.apply(settings.workers)
@@ -182,23 +183,30 @@ class Registry:
 
     def apply(self, listed: Iterable[ListedWorker], *, source: str = CONFIGURATION) -> None:
         """Take over a whole worker list. Legs in flight are never touched: a worker that is not listed any more
-        drains first, and one that comes back while it drains goes on with its counts.
+        drains first, and one that comes back while it drains goes on with its counts. The last ones that answer
+        go on until those who replace them do, for a few seconds at most.
 
         Args:
             listed: all workers that the source knows.
             source: which list this replaces.
         """
         self._lists[source] = tuple(listed)
+        self._take_over()
+
+    def _take_over(self) -> None:
         self._wanted = wanted = self._united()
+        gone = [key for key in self._by_key if key not in wanted]
+        spared = self._reprieve.spared(gone, wanted, self._by_key)
+        self._look_again(bool(spared))
         # An address that changes its role or model keeps its process, connections and column: it is added first.
         stays = {address for _, _, address in wanted}
         moved = []
-        for key, worker in list(self._by_key.items()):
-            if key not in wanted:
-                if worker.address in stays:
-                    moved.append(worker)
-                else:
-                    self._delist(worker)
+        for key in gone:
+            worker = self._by_key[key]
+            if worker.address in stays:
+                moved.append(worker)
+            elif key not in spared:
+                self._delist(worker)
         for key, each in wanted.items():
             known = self._by_key.get(key)
             if known is None:
@@ -214,10 +222,16 @@ class Registry:
         for worker in moved:
             self._delist(worker)
 
-    def _united(self) -> dict[_Key, ListedWorker]:
+    def _look_again(self, soon: bool) -> None:
+        if self._reprieve_timer is not None:
+            self._reprieve_timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._reprieve_timer = loop.call_later(LOOK_SECONDS, self._take_over) if soon else None
+
+    def _united(self) -> dict[WorkerKey, ListedWorker]:
         """The lists of all sources. For a worker that several know, what one says of its labels completes what those
         before it say, and it drains if one of them says so."""
-        united: dict[_Key, ListedWorker] = {}
+        united: dict[WorkerKey, ListedWorker] = {}
         lists = self._lists.items()
         for each in self.operator.over((source, each) for source, listed in lists for each in listed):
             key = (each.model, Role(each.role), each.address)
@@ -230,7 +244,7 @@ class Registry:
         self.operator.put(statement)
         self.apply(self.operator.listed(), source=OPERATOR)
 
-    def _add(self, key: _Key, listed: ListedWorker) -> Worker | None:
+    def _add(self, key: WorkerKey, listed: ListedWorker) -> Worker | None:
         model, role, address = key
         instance = self._instances.get(address)
         if instance is None:
@@ -363,7 +377,7 @@ class Registry:
         _logger.error(
             "not ready after %g s, still trying; workers missing: %s",
             self._settings.server_start_timeout,
-            ", ".join(missing) or "none are configured",
+            ", ".join(missing) or "none are listed",
         )
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -373,6 +387,7 @@ class Registry:
 
     async def close(self) -> None:
         """Stop probing and close all connections."""
+        self._look_again(False)
         if self._start_timer is not None:
             self._start_timer.cancel()
         if self._canary is not None:

@@ -42,7 +42,7 @@ async def make_registry():
     made = []
 
     def make(configuration=None, **options):
-        registry = Registry(configuration or settings(), clock=Clock(), **options)
+        registry = Registry(configuration or settings(), **{"clock": Clock(), **options})
         made.append(registry)
         return registry
 

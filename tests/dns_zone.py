@@ -60,14 +60,25 @@ class Zone:
 
     def start(self) -> Zone:
         """Listen, on the same port as before if there was one."""
-        for tcp in (False, True):
-            logger = DNSLogger("-request,-reply,-truncated,-error", logf=lambda _: None)
-            server = DNSServer(self, address="127.0.0.1", port=self.port, tcp=tcp, logger=logger)
+        if self.port:
+            self._listen(self.port)
+            return self
+        for _ in range(20):
+            try:
+                self._listen(0)
+                return self
+            except OSError:  # what is free for one protocol may be in use for the other
+                self.stop()
+        raise AssertionError("no port is free for both protocols")
+
+    def _listen(self, port: int) -> None:
+        logger = DNSLogger("-request,-reply,-truncated,-error", logf=lambda _: None)
+        for tcp in (True, False):
+            server = DNSServer(self, address="127.0.0.1", port=port, tcp=tcp, logger=logger)
             server.server.handle_error = lambda *_: None  # type: ignore[method-assign]
-            self.port = server.server.server_address[1]
+            port = self.port = server.server.server_address[1]
             threading.Thread(target=server.server.serve_forever, args=(0.01,), daemon=True).start()
             self._servers.append(server)
-        return self
 
     def stop(self) -> None:
         """Be down."""
