@@ -71,7 +71,7 @@ def context_body(
 
 
 def _has_long_prompt(leg: Mapping[str, JSONBytes]) -> bool:
-    return is_large(leg.get("messages")) or is_large(leg.get("prompt"))
+    return is_large(leg["messages"] if "messages" in leg else leg.get("prompt"))
 
 
 def _without(members: Mapping[str, JSONBytes], names: frozenset[str]) -> dict[str, JSONBytes]:
