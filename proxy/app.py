@@ -25,6 +25,7 @@ from proxy.endpoints.health import ReadyEndpoint, live
 from proxy.endpoints.inference import InferenceEndpoint
 from proxy.endpoints.metrics import MetricsEndpoint
 from proxy.endpoints.models import ModelsEndpoint
+from proxy.endpoints.several.middleware import SeveralChoicesMiddleware
 from proxy.endpoints.single_leg import SingleLegEndpoint
 from proxy.endpoints.tokenize_elsewhere import WorkersTokenizeEndpoint, detokenize_nowhere
 from proxy.fleet.member import Member, SoleMember
@@ -183,6 +184,8 @@ def _inference(service: Service, tracing: Tracing | None, *, path: str, chat: bo
     """An inference route with the middlewares that only such routes need, outermost last."""
     settings = service.settings
     app: ASGIApp = InferenceEndpoint(service, path=path, chat=chat)
+    if settings.proxy.several_choices == "fan_out":
+        app = SeveralChoicesMiddleware(app, chat=chat, most=settings.proxy.max_choices)
     app = FieldPolicyMiddleware(
         app,
         policy=lambda: service.registry.capabilities.policy(chat=chat),

@@ -116,6 +116,9 @@ _PROXY = {
     "model_aliases": "alias: served model",
     "pass_through": "further routes of the workers: list of `{path, role, methods}`, each served in one leg by a "
     "worker of the role (`generation`), for these methods (`[POST]`)",
+    "several_choices": "`n` and `best_of` above 1: `fan_out` sends as many requests for one choice each and merges "
+    "their answers, `pass` leaves them and beam search to workers that can do it from one hand-off, `refuse` is a 400",
+    "max_choices": "most choices that one request may have made by `fan_out`",
     "stream_coalesce_ms": "pieces of a stream may wait this long for each other while the process is busy",
     "api_keys_file": "one `name:key` or `name:sha256=<hex>` a line; read again when it changes",
     "admin_listen": "`host:port` or `unix:/path` of the admin routes",

@@ -179,6 +179,8 @@ class ProxySettings(msgspec.Struct, frozen=True):
     model_aliases: Mapping[str, Name] = {}  # alias -> served model name
     pass_through: tuple[PassThroughRoute, ...] = ()
     stream_coalesce_ms: Annotated[float, Meta(ge=0)] = 0.0
+    several_choices: Literal["fan_out", "pass", "refuse"] = "fan_out"
+    max_choices: Annotated[int, Meta(ge=1)] = 128
 
     # Who may do what. Files with secrets are read again when they change.
     api_keys_file: Name | None = None

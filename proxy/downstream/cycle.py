@@ -139,7 +139,7 @@ class RequestCycle:
         """Take the start or a piece of the answer."""
         protocol = self.protocol
         if protocol.flow.write_paused and not self.disconnected:
-            await protocol.flow.drain()
+            await self._drained()
         if self.disconnected:
             raise OSError("the client has disconnected")  # ASGI spec 2.4
         if message["type"] == "http.response.start":
@@ -154,6 +154,17 @@ class RequestCycle:
             self._write(message.get("body", b""), more=message.get("more_body", False))
         else:
             raise RuntimeError(f"unexpected message {message['type']!r}")
+
+    async def _drained(self) -> None:
+        """Wait until the client has taken enough; one that takes nothing for long loses its connection."""
+        protocol = self.protocol
+        seconds = protocol.limits.client_stall_timeout
+        stalled = protocol.loop.call_later(seconds, protocol.transport.abort) if seconds else None
+        try:
+            await protocol.flow.drain()
+        finally:
+            if stalled is not None:
+                stalled.cancel()
 
     def _start(self, status: int, headers: Headers) -> None:
         """Keep the head until the first piece of the body: one packet instead of two."""

@@ -34,6 +34,7 @@ class InferenceEndpoint:
         self._path = path.encode()
         self._chat = chat
         self._forwarded = frozenset(name.encode() for name in service.settings.proxy.forward_headers)
+        self._several = service.settings.proxy.several_choices == "pass"
         self._keep_alive = service.settings.proxy.sse_keepalive_seconds
         self._aliases = {
             alias: msgspec.Raw(msgspec.json.encode(model))
@@ -47,7 +48,9 @@ class InferenceEndpoint:
             InvalidField, ProxyError: nothing has been sent; the errors middleware answers.
         """
         record, body = scope[RECORD], scope[REQUEST_BODY]
-        request = read_request(body.members, chat=self._chat, conversation=body.conversation)
+        request = read_request(
+            body.members, chat=self._chat, conversation=body.conversation, several=self._several
+        )
         if request.model in self._aliases:
             request.members["model"] = self._aliases[request.model]
         record.model = request.model

@@ -93,6 +93,11 @@ class RequestRecord:
         self.generation_head = 0.0
         self.first_byte = 0.0
 
+    def take_over(self, other: RequestRecord) -> None:
+        """Note of a request that another one was made of it: what both legs of that one left behind."""
+        for name in _OF_LEGS:
+            setattr(self, name, getattr(other, name))
+
     @property
     def outcome(self) -> str:
         """How the request ended, for metrics: a closed set of words.
@@ -108,6 +113,12 @@ class RequestRecord:
             return "rejected"
         return "ok"
 
+
+_OF_LEGS = (
+    *("model", "stream", "conversation", "dropped", "answered_by", "bypass", "waited"),
+    *("disagg_request_id", "context_worker", "generation_worker", "retries", "generation_retries"),
+    *("queue_began", "queue_ended", "context_sent", "context_done", "generation_sent", "generation_head"),
+)
 
 RECORD = "disagg.record"
 """Where the record is in the ASGI scope."""

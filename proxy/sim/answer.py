@@ -97,6 +97,7 @@ class Wishes:
     context_stop: bool
     tool: Mapping[str, Any] | None
     structured: str | None  # the JSON text to answer with
+    seed: int
 
 
 def wishes_of(body: Mapping[str, Any]) -> Wishes:
@@ -118,6 +119,7 @@ def wishes_of(body: Mapping[str, Any]) -> Wishes:
         context_stop=MARKER_CONTEXT_STOP in marked,
         tool=_tool_of(body, marked) if "messages" in body else None,
         structured=_structured_text(body.get("response_format")),
+        seed=int(body.get("seed") or 0),
     )
 
 
@@ -194,7 +196,8 @@ def _split_text(text: str) -> tuple[list[str], list[int]]:
 
 def answers(packed_ids: bytes, wishes: Wishes) -> list[Answer]:
     """The choices that follow from a prompt (int32 bytes) and the request's fields."""
-    seed = seed_of(packed_ids)
+    # As with a real sampler, the same seed gives the same answer and another one gives another.
+    seed = seed_of(packed_ids) ^ (wishes.seed & 0xFFFF)
     return [_answer(seed, wishes, choice) for choice in range(wishes.choices)]
 
 

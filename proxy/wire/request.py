@@ -42,10 +42,18 @@ class InferenceRequest(msgspec.Struct, frozen=True):
     conversation: bytes | None = None
 
 
-def read_request(members: Members, *, chat: bool, conversation: str = "") -> InferenceRequest:
+def read_request(
+    members: Members, *, chat: bool, conversation: str = "", several: bool = False
+) -> InferenceRequest:
     """Check what the proxy relies on; everything else is the workers' business.
 
     A prompt list with one element is unwrapped, since workers take it but the hand-off needs a single prompt.
+
+    Args:
+        members: of the request.
+        chat: the route.
+        conversation: the id that the client names, or "".
+        several: the workers can make several choices of one hand-off.
 
     Raises:
         InvalidField: a required member is missing or one has the wrong type or an unsupported value.
@@ -58,7 +66,8 @@ def read_request(members: Members, *, chat: bool, conversation: str = "") -> Inf
         if prompt is None or is_null(prompt):
             raise InvalidField("prompt", "prompt is required", code="missing_required_parameter")
         members["prompt"] = single_prompt(prompt)
-    _refuse_several_answers(members)
+    if not several:
+        _refuse_several_answers(members)
     stream = _boolean(members, "stream")
     return InferenceRequest(
         members=members,

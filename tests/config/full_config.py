@@ -114,6 +114,8 @@ PROXY_YAML = {
     "model_aliases": {"gpt-4": "llama"},
     "pass_through": [{"path": "/v1/embeddings", "role": "context", "methods": ["POST", "GET"]}],
     "stream_coalesce_ms": 5,
+    "several_choices": "refuse",
+    "max_choices": 4,
     "timing_headers": False,
     "nemo_timing": True,
     "request_log_dir": "/var/log/requests",

@@ -139,6 +139,8 @@ def test_defaults_of_the_proxy_mapping():
         "model_aliases": {},
         "pass_through": (),
         "stream_coalesce_ms": 0,
+        "several_choices": "fan_out",
+        "max_choices": 128,
         "timing_headers": True,
         "nemo_timing": False,
         "request_log_dir": None,

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from fake_downstream import GET, App, Connection, Held, answer, parse, settle
 
+from proxy.downstream.limits import Limits
+
 HEAD = GET.replace(b"GET", b"HEAD")
 OLD = GET.replace(b"1.1", b"1.0")
 
@@ -245,6 +247,34 @@ async def test_send_waits_for_a_slow_client_and_ends_with_it() -> None:
     assert progress[:4] == [0, 1, 2, 3]
     assert isinstance(progress[4], OSError)
     assert connection.tasks == 0
+
+
+@pytest.mark.parametrize("timeout", [0, 30])
+async def test_send_does_not_wait_for_ever_for_a_client_that_reads_nothing(timeout: float) -> None:
+    failed: list[OSError] = []
+
+    async def behave(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        await send(start())
+        try:
+            for _ in range(20):
+                await send(body(b"x" * 50_000, more=True))
+        except OSError as error:
+            failed.append(error)
+
+    connection = Connection(App(behave), Limits(client_stall_timeout=timeout))
+    connection.transport.stall()
+    await connection.send(GET)
+    connection.loop.advance(29)
+    await settle()
+    assert not connection.transport.aborted
+    connection.loop.advance(2)
+    await settle()
+    assert connection.transport.aborted is bool(timeout)
+    connection.transport.lose()
+    await settle()
+    assert len(failed) == 1
+    assert connection.tasks == 0
+    assert connection.loop.armed == []
 
 
 async def test_respond() -> None:

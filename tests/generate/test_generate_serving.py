@@ -164,7 +164,6 @@ async def test_sampling_parameters_reach_the_workers():
             "include_stop_str_in_output": True,
             "response_format": {"type": "regex", "regex": "a+"},
             "frequency_penalty": 0.1,
-            "n": 1,
             "detokenize": False,
             "stream": False,
         }
@@ -178,7 +177,7 @@ async def test_sampling_parameters_reach_the_workers():
         ({"input_ids": IDS, "sampling_params": {"dry_multiplier": 1}}, "sampling_params.dry_multiplier"),
         ({"input_ids": IDS, "sampling_params": {"custom_params": {"a": 1}}}, "sampling_params.custom_params"),
         ({"input_ids": IDS, "sampling_params": {"stream_interval": True}}, "sampling_params.stream_interval"),
-        ({"input_ids": IDS, "sampling_params": {"n": 2}}, "n"),
+        ({"input_ids": IDS, "sampling_params": {"n": 2}}, "sampling_params.n"),
         ({"input_ids": IDS, "sampling_params": []}, "sampling_params"),
         ({"input_ids": IDS, "text": "a"}, "text"),
         ({}, "text"),

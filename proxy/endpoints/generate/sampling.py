@@ -26,7 +26,7 @@ _BOTH = (
         "repetition_penalty",
     ),
     *("stop", "stop_token_ids", "ignore_eos", "skip_special_tokens", "spaces_between_special_tokens"),
-    *("n", "logit_bias"),
+    "logit_bias",
 )
 
 
@@ -51,6 +51,7 @@ SGLANG = Dialect(
         **{name: name for name in ("no_stop_trim", "json_schema", "regex", "ebnf")},
     },
     neutral={
+        "n": (1,),
         "stop_regex": ([], ""),
         "structural_tag": ("",),
         "custom_params": ({},),
@@ -65,6 +66,7 @@ VLLM = Dialect(
         **{name: name for name in ("include_stop_str_in_output", "truncate_prompt_tokens")},
     },
     neutral={
+        "n": (1,),
         "detokenize": (True, False),  # there is no text in either case
         "output_kind": (0, 1, 2),  # of the engine's own streams
         "skip_clone": (True, False),
