@@ -175,3 +175,19 @@ def test_the_readme_s_command(chart: Chart) -> None:
     assert config["context_servers"]["urls"] == ["ctx0:8001", "ctx1:8001"]
     assert config["context_servers"]["router"] == {"type": "load_balancing"}
     assert config["generation_servers"]["urls"] == ["gen0:8002"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"config.context_servers.urls": ["a:1"]},
+        {"config.proxy.workers": [{"url": "a:1", "role": "mixed"}]},
+        {"config.proxy.discovery": [{"type": "file", "path": "/workers.yaml"}]},
+        {"config.disagg_cluster": {"cluster_uri": "etcd://etcd"}},
+        {"workers.generation": [GROUP]},
+    ],
+)
+def test_missing_workers_are_noted(chart: Chart, values: dict[str, Any]) -> None:
+    sentence = "NO WORKERS ARE CONFIGURED"
+    assert sentence in chart.notes()
+    assert sentence not in chart.notes(**values)
