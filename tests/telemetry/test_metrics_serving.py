@@ -1,12 +1,8 @@
 """The metrics of requests on real sockets."""
 
 import asyncio
-import time
 from collections import Counter
-from statistics import median
-from typing import Any
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from running_proxy import RunningProxy, chat, running_proxy
 
@@ -71,47 +67,6 @@ async def test_gaps_are_sampled() -> None:
     assert 2 <= count <= 2 * 12
     assert seen["gen_per_token_latency_seconds_count"] == count
     assert 0.0005 < seen["disagg_proxy_piece_gap_seconds_sum"] / count < 0.1
-
-
-async def overhead_of(proxy: RunningProxy, count: int, *, stream: bool) -> float:
-    """Median of the proxy's own time of some requests, as their headers tell it, seconds."""
-    told = []
-    for _ in range(count):
-        answer = await proxy.client.post("/v1/chat/completions", json=chat(stream=stream))
-        assert answer.status_code == 200
-        told.append(int(answer.headers["x-disagg-proxy-overhead-us"]) / 1e6)
-    return median(told)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_overhead_is_the_proxys_own_time(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running_proxy() as proxy:
-        await overhead_of(proxy, 10, stream=stream)
-        plain = await overhead_of(proxy, 21, stream=stream)
-        # A worker that takes 50 ms more.
-        for worker in proxy.cluster.workers:
-            worker.board.add({"kind": "slow_first_byte", "seconds": 0.05})
-        slow_workers = await overhead_of(proxy, 11, stream=stream)
-        proxy.clear_faults()
-        assert abs(slow_workers - plain) < 0.005
-        # 20 ms of blocking in the proxy.
-        service = proxy.service
-        original = service.accepted
-        slept = []
-
-        def blocking(worker: Any) -> Any:  # called for both legs
-            began = time.perf_counter()
-            time.sleep(0.01)
-            slept.append(time.perf_counter() - began)
-            return original(worker)
-
-        monkeypatch.setattr(service, "accepted", blocking)
-        blocked = await overhead_of(proxy, 11, stream=stream)
-        assert len(slept) == 22
-        assert blocked - plain == pytest.approx(2 * median(slept), abs=0.005)
-        seen = await samples(proxy)
-    name = f"disagg_proxy_overhead_seconds_sum {str(stream).lower()}"
-    assert seen[name] > sum(slept)
 
 
 async def test_sums_are_those_of_the_client() -> None:
