@@ -8,6 +8,7 @@ prompt's ids are in the hand-off. A client gets the ids of prompt and answer, or
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -81,7 +82,7 @@ def wanted_ids(
         ):
             return None
         skip = not equals(members.get("skip_special_tokens", b"true"), b"false")
-        text = lambda ids: tokenizer.decode(ids, skip_special_tokens=skip)  # noqa: E731
+        text = partial(tokenizer.decode, skip_special_tokens=skip)
         members["detokenize"] = msgspec.Raw(b"false")
     record.dropped = tuple(name for name in record.dropped if name not in _NAMES)
     return WantedIds(

@@ -129,6 +129,10 @@ class FrontendTokenisation:
         except NotReproducible as why:
             self.outcomes["worker", str(why)] += 1
             return None
+        except Exception:
+            _logger.exception("a prompt could not be tokenised")
+            self.outcomes["worker", "failed"] += 1
+            return None
         self._observe(perf_counter() - began)
         self.outcomes["proxy", ""] += 1
         return prompt

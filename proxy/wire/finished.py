@@ -81,7 +81,7 @@ def _delta_choice(choice: Members, *, role: bool = False) -> bytes:
     if calls is not None and (numbered := _numbered_calls(calls)):
         delta["tool_calls"] = join_array(numbered)
     streamed: dict[str, JSONBytes] = {"index": choice.get("index", b"0"), "delta": join_object(delta)}
-    for name in ("logprobs", "finish_reason", "stop_reason"):
+    for name in ("logprobs", "token_ids", "finish_reason", "stop_reason"):
         value = choice.get(name)
         if value is not None and not is_null(value):
             streamed[name] = value

@@ -8,7 +8,7 @@ event those of its tokens. The ids of prompt and answer come together or not at 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -35,7 +35,7 @@ Choice = dict[str, JSONBytes]
 _QUOTE = b'"'[0]
 _PREFIX = "token_id:"
 _UNFINISHED = "\ufffd"
-_IDS = msgspec.json.Decoder(list[int])
+_IDS = msgspec.json.Decoder(list[Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]])
 _encode = msgspec.json.encode
 
 
@@ -67,9 +67,8 @@ class GrowingText:
 
     def __init__(self, text: Text) -> None:
         self._text = text
-        self._ids: list[
-            int
-        ] = []  # the last ones that were shown, since a token's text depends on them, and newer ones
+        # The last ones that were shown, since the text of the next one may depend on them, and newer ones.
+        self._ids: list[int] = []
         self._shown = 0
 
     def add(self, ids: list[int], *, last: bool = False) -> str:
@@ -157,9 +156,8 @@ class ReplyIds:
                 return _IDS.decode(choice["token_ids"])
             if self._chat and not is_null(choice.get("logprobs")):
                 tokens = [each.token for each in _CHAT_LOGPROBS.decode(choice["logprobs"]).content]
-                return [
-                    int(token.removeprefix(_PREFIX)) for token in tokens if token.startswith(_PREFIX)
-                ] or None
+                if tokens and all(token.startswith(_PREFIX) for token in tokens):
+                    return [int(token.removeprefix(_PREFIX)) for token in tokens]
         except (msgspec.MsgspecError, ValueError):
             pass
         return None

@@ -146,6 +146,17 @@ def test_a_stream_of_a_chat(nemo: Stack) -> None:
     assert told == ids_of(body)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_chat_that_the_context_worker_finishes(nemo: Stack, stream: bool) -> None:
+    body = chat(**ASKED)
+    body["messages"][-1]["content"] += " [sim:context-stop]"
+    response = nemo.post({**body, "stream": stream})
+    shown = events(response.text)[:-1] if stream else [response.json()]
+    assert shown[0]["prompt_token_ids"] == prompt_token_ids(body)
+    told = [each for event in shown for each in event["choices"][0].get("token_ids") or ()]
+    assert told == ids_of(body)
+
+
 def test_a_chat_of_nemo_rls_workers_without_asking(nemo: Stack) -> None:
     answer = nemo.post(chat(logprobs=True)).json()
     assert "prompt_token_ids" not in answer

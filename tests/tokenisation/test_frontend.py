@@ -97,6 +97,16 @@ async def test_an_empty_prompt_is_left_to_the_worker(worlds: list[World]) -> Non
     assert await world.frontend.prompt(split_object(b'{"prompt":""}'), NEW, chat=False) is None
 
 
+async def test_a_tokenizer_that_fails(
+    worlds: list[World], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worlds.append(world := World().trusted())
+    monkeypatch.setattr(world.frontend, "_encoded", lambda prompt: 1 / 0)
+    assert await world.frontend.prompt(chat(), NEW, chat=True) is None
+    assert world.frontend.outcomes == {("worker", "failed"): 1}
+    assert "could not be tokenised" in caplog.text
+
+
 async def test_prompts_do_not_wait_for_long(worlds: list[World]) -> None:
     worlds.append(world := World().trusted())
     gate = threading.Event()

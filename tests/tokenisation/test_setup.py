@@ -1,5 +1,8 @@
 """The tokenizer as it is configured."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -19,6 +22,14 @@ def test_without_one_nothing_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     check_tokenizer(ProxySettings())
     assert open_tokenizer(ProxySettings()) is None
     assert open_frontend(None, ProxySettings(), None) is None  # type: ignore[arg-type]
+
+
+def test_nothing_is_imported_when_it_is_off() -> None:
+    code = (
+        "import sys, proxy.app, proxy.serve; "
+        "sys.exit(any(name.partition('.')[0] in ('tokenizers', 'jinja2') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], env=os.environ, check=False).returncode == 0
 
 
 def test_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,8 @@ def test_ids_are_read_out_of_log_probabilities() -> None:
         {"message": {}, "token_ids": "3"},
         {"message": {}, "logprobs": {"content": [{"token": "plain text"}]}},
         {"message": {}, "logprobs": {"content": [{"token": "token_id:3x"}]}},
+        {"message": {}, "logprobs": {"content": [{"token": "token_id:3"}, {"token": "plain"}]}},
+        {"message": {}, "token_ids": [-1]},
         {"message": {}, "logprobs": {"content": []}},
         {"message": {}, "logprobs": 5},
     ],
