@@ -88,8 +88,13 @@ def test_the_yaml_of_the_readme_loads(tmp_path):
         path.write_text(block)
         loaded.append(load_settings(str(path), overrides={}, environ={}))
         assert not loaded[-1].inherited
-    listed, registered = loaded
+    listed, discovered, registered = loaded
     assert listed.context_servers.num_instances == 2
+    assert [source.name for source in discovered.proxy.discovery] == [
+        "kubernetes:ctx",
+        "dns:_http._tcp.gen.default.svc.cluster.local",
+        "file",
+    ]
     assert registered.disagg_cluster is not None
 
 

@@ -33,7 +33,13 @@ class Echo:
         member.orphaned = self.ended.set
 
     async def whoami(self, arguments: Any) -> Any:
-        return {"pid": os.getpid(), "index": self.member.index, "modes": self.modes, "arguments": arguments}
+        return {
+            "pid": os.getpid(),
+            "index": self.member.index,
+            "modes": self.modes,
+            "held": list(self.held),
+            "arguments": arguments,
+        }
 
     async def mode(self, arguments: Any) -> None:
         self.modes.append(arguments)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from fleet_stack import alive
 
 from proxy.config.address import parse_worker_address
 from proxy.config.load import load_settings
+from proxy.fleet.channel import ControlChannel
+from proxy.fleet.columns import ColumnBook
 from proxy.fleet.commands import MemberAnswer
 from proxy.fleet.listeners import Listeners
 from proxy.fleet.supervisor import Supervisor
@@ -102,6 +105,38 @@ async def test_a_new_process_carries_out_what_was_kept(fleet: Fleet) -> None:
     ]
     assert [answer["index"] for answer in after] == [0, 1, 2]
     assert [after[index]["pid"] for index in (0, 2)] == [before[index]["pid"] for index in (0, 2)]
+
+
+async def test_what_changes_while_a_process_connects(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has been given what was kept before, and a broadcast does not reach it yet."""
+    before = await fleet.whoami()
+    connect = ControlChannel.open
+
+    async def broadcast_first(channel: ControlChannel, sock: socket.socket) -> None:
+        answers = await fleet.supervisor.broadcast("mode", "late", keep="mode")
+        assert [answer.error for answer in answers] == [None, "the process is not running", None]
+        await fleet.supervisor.broadcast("workers", lists("ctx:2"))
+        await connect(channel, sock)
+
+    monkeypatch.setattr(ControlChannel, "open", broadcast_first)
+    os.kill(before[1]["pid"], signal.SIGKILL)
+    async with asyncio.timeout(10):
+        while (after := (await fleet.whoami())[1])["pid"] == before[1]["pid"] or not after["modes"]:
+            await asyncio.sleep(0.02)
+    assert after["modes"] == ["late"]
+    assert after["held"] == ["ctx:2"]
+
+
+async def test_more_workers_than_columns(fleet: Fleet) -> None:
+    """Nobody fails for them, not even a process that starts."""
+    fleet.supervisor._columns = ColumnBook(1)
+    before = await fleet.whoami()
+    answers = await fleet.supervisor.broadcast("workers", lists("ctx:1", "ctx:2"))
+    assert {answer.error for answer in answers} == {"TableFull: no column was granted for ctx:2"}
+    os.kill(before[0]["pid"], signal.SIGKILL)
+    async with asyncio.timeout(10):
+        while (await fleet.whoami())[0]["pid"] == before[0]["pid"]:
+            await asyncio.sleep(0.02)
 
 
 async def test_a_process_that_is_gone_is_told_as_such(fleet: Fleet) -> None:

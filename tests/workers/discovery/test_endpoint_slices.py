@@ -100,6 +100,16 @@ def test_names_instead_of_addresses():
     assert shown(named) == ["worker.example.com:8001"]
 
 
+@pytest.mark.parametrize("host", ["fe80::1%eth0", "a b", "a\r\nhost: b", "a/b", "a@b", ""])
+def test_what_is_no_host(host, caplog):
+    slices = [
+        endpoint_slice("s", endpoint("a", "10.0.0.1")),
+        endpoint_slice("odd", endpoint("b", host), addressType="FQDN"),
+    ]
+    assert shown(*slices) == ["10.0.0.1:8001"]
+    assert f"k tells a worker that is ignored: {host!r} is no host" in caplog.messages
+
+
 def test_endpoints_without_pods():
     bare = {"addresses": ["10.0.0.1"], "conditions": {}}
     other = {"addresses": ["10.0.0.2"], "conditions": {}}

@@ -5,6 +5,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from loop_lag import LoopLag
 
 from proxy.config.discovery.file import FileEntry
 from proxy.workers.discovery.file import FileSource
@@ -133,6 +134,14 @@ async def test_a_file_that_makes_no_sense(path, text, problem):
     assert told_again == told
     path.write_text(TWO)
     assert await watched.lists(1) == [["a", "b"]]
+
+
+async def test_the_event_loop_turns_while_a_long_list_is_read(path):
+    path.write_text("".join(f"- {{url: 'w{n}:1', role: context}}\n" for n in range(1000)))
+    async with LoopLag() as lag:
+        (listed,) = await Watched(path).lists(1)
+    assert len(listed) == 1000
+    assert lag.worst < 0.25
 
 
 async def test_bytes_that_are_no_text(path):

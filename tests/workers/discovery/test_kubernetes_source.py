@@ -8,6 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 import pytest
 from certificates import Authority, needs_openssl
 from fake_kubernetes import FakeKubernetes, endpoint, endpoint_slice, write_credentials
+from loop_lag import LoopLag
 from worker_fakes import Clock
 
 from proxy.config.discovery.kubernetes import KubernetesEntry
@@ -263,6 +264,18 @@ async def test_a_watch_that_hears_nothing_and_never_ends(api, monkeypatch):
     async with following(api, watch=1.0) as seen:
         await until(lambda: seen.status.errors >= 1)
         assert "ReadTimeout" in seen.status.problem or seen.status.problem is None
+
+
+async def test_the_event_loop_turns_while_much_is_read(api):
+    for block in range(10):
+        pods = [endpoint(f"{block}-{n}", f"10.0.{block}.{n + 1}") for n in range(100)]
+        api.put(endpoint_slice(f"s{block}", *pods))
+    async with LoopLag() as lag, following(api) as seen:
+        await until(lambda: seen.workers and len(seen.workers) == 1000)
+        await until(lambda: api.watchers)
+        api.delete("s0")
+        await until(lambda: len(seen.workers) == 900)
+    assert lag.worst < 0.25
 
 
 async def first(source):
