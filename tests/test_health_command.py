@@ -2,11 +2,13 @@
 
 import http.server
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from certificates import Authority, needs_openssl
 from free_port import free_port
 
 from proxy.config.load import load_settings
@@ -80,6 +82,22 @@ def test_a_server_that_asks_for_certificates_is_only_connected_to(capsys):
         assert run_health(tls, ready=True, wait=0) == 0
     assert run_health(tls, ready=True, wait=0) == 1
     assert "cannot be asked" in capsys.readouterr().err
+
+
+@needs_openssl
+def test_tls_with_a_certificate_that_names_another_host(server, tmp_path):
+    handler, _ = server
+    certificate, key = Authority(tmp_path).sign("public-name")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with http.server.HTTPServer(("127.0.0.2", 0), handler) as running:
+        running.socket = context.wrap_socket(running.socket, server_side=True)
+        thread = threading.Thread(target=running.handle_request)
+        thread.start()
+        tls = settings(running.server_port, "127.0.0.2", tls_certfile=certificate, tls_keyfile=key)
+        assert run_health(tls, ready=False, wait=0) == 0
+        thread.join()
+    assert handler.paths == ["/health/live"]
 
 
 def test_command(run_program, server):

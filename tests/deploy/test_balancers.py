@@ -1,5 +1,6 @@
 """nginx and haproxy, as deploy/balancer configures them, in front of two proxies."""
 
+import contextlib
 import shutil
 import subprocess
 import threading
@@ -59,31 +60,44 @@ def _healthy(url: str) -> bool:
         return False
 
 
-@pytest.fixture(params=COMMANDS)
-def stack(
-    request: pytest.FixtureRequest, tmp_path: Path, run_program: Start, write_config: Callable[[Any], str]
-) -> Iterator[Stack]:
-    program, *arguments = COMMANDS[request.param]
+@pytest.fixture(scope="module", params=COMMANDS)
+def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    folder = tmp_path_factory.mktemp("balancer")
+    found = find(COMMANDS[request.param][0])
+    with contextlib.ExitStack() as running:
+
+        def start(*arguments: str, **options: Any) -> Program:
+            program = Program(*arguments, directory=folder, **options)
+            running.callback(program.stop)
+            return program
+
+        cluster = running.enter_context(
+            ThreadedSimCluster(context=1, generation=2, speed=Speed(decode_ms=20))
+        )
+        config = folder / "disagg.yaml"
+        document = {
+            "hostname": f"{NETWORK}.1",
+            "context_servers": {"urls": cluster.context_urls},
+            "generation_servers": {"urls": cluster.generation_urls},
+            # Longer than the time in which a balancer notices.
+            "proxy": {"drain_grace": 2, "access_log": False},
+        }
+        config.write_text(yaml.safe_dump(document))
+        made = Stack(start, str(config))
+        path = folder / request.param
+        path.write_text(addressed((FOLDER / request.param).read_text()))
+        words = [each.format(folder=folder, path=path) for each in COMMANDS[request.param][1:]]
+        start(command=(found, *words))
+        eventually(lambda: _healthy(made.url), SECONDS, "the balancer")
+        yield made
+
+
+def find(program: str) -> str:
+    """Where the program is; Debian puts it where not every user looks."""
     found = shutil.which(program) or shutil.which(program, path="/usr/sbin")
     if found is None:
         pytest.skip(f"{program} is missing (Debian package {program})")
-    with ThreadedSimCluster(context=1, generation=2, speed=Speed(decode_ms=20)) as cluster:
-        config = write_config(
-            {
-                "hostname": f"{NETWORK}.1",
-                "context_servers": {"urls": cluster.context_urls},
-                "generation_servers": {"urls": cluster.generation_urls},
-                # Longer than the time in which a balancer notices.
-                "proxy": {"drain_grace": 2, "access_log": False},
-            }
-        )
-        made = Stack(run_program, config)
-        path = tmp_path / request.param
-        path.write_text(addressed((FOLDER / request.param).read_text()))
-        words = [each.format(folder=tmp_path, path=path) for each in arguments]
-        run_program(command=(found, *words))
-        eventually(lambda: _healthy(made.url), SECONDS, "the balancer")
-        yield made
+    return found
 
 
 def body(**more: Any) -> dict[str, Any]:
@@ -141,6 +155,7 @@ class Load:
                     self.failures.append(f"{answer.status_code} {answer.text[-200:]}")
 
 
+@pytest.mark.long
 def test_both_proxies_are_replaced_and_nothing_is_lost(stack: Stack) -> None:
     with Load(stack.url) as load:
         eventually(lambda: load.served > 20, SECONDS, "traffic")
@@ -164,11 +179,8 @@ def test_timeouts_and_sizes_fit_the_proxys() -> None:
 
 @pytest.mark.parametrize(("name", "check"), [("nginx.conf", "-t"), ("haproxy.cfg", "-c")])
 def test_the_programs_accept_the_files_as_they_are(tmp_path: Path, name: str, check: str) -> None:
-    program = COMMANDS[name][0]
-    found = shutil.which(program) or shutil.which(program, path="/usr/sbin")
-    if found is None:
-        pytest.skip(f"{program} is missing (Debian package {program})")
-    prefix = ("-p", str(tmp_path), "-c") if program == "nginx" else ("-f",)
+    found = find(COMMANDS[name][0])
+    prefix = ("-p", str(tmp_path), "-c") if name == "nginx.conf" else ("-f",)
     done = subprocess.run(
         [found, check, *prefix, str(FOLDER / name)], capture_output=True, text=True, timeout=60
     )
