@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -15,6 +16,7 @@ from proxy.config.settings import Settings
 from proxy.downstream.admin_listener import AdminListener
 from proxy.endpoints.admin.page import page_routes
 from proxy.endpoints.admin.routes import admin_routes
+from proxy.endpoints.anthropic import COUNT_TOKENS, MESSAGES, AnthropicEndpoint, anthropic_event
 from proxy.endpoints.cluster import ClusterInfoEndpoint, VersionEndpoint
 from proxy.endpoints.cluster_storage import STORAGE_PATHS, storage_routes
 from proxy.endpoints.control.routes import control_routes
@@ -25,6 +27,7 @@ from proxy.endpoints.health import ReadyEndpoint, live
 from proxy.endpoints.inference import InferenceEndpoint
 from proxy.endpoints.metrics import MetricsEndpoint
 from proxy.endpoints.models import ModelsEndpoint
+from proxy.endpoints.responses import RESPONSES, ResponsesPolicy
 from proxy.endpoints.several.middleware import SeveralChoicesMiddleware
 from proxy.endpoints.single_leg import SingleLegEndpoint
 from proxy.endpoints.tokenize_elsewhere import WorkersTokenizeEndpoint, detokenize_nowhere
@@ -57,6 +60,7 @@ from proxy.telemetry.request_log import RequestLog, open_request_log
 from proxy.telemetry.service_gauges import Traffic, service_gauges
 from proxy.telemetry.tracing_setup import open_tracing
 from proxy.tokenisation.setup import open_frontend, open_threads, open_tokenizer
+from proxy.wire.request import read_request, read_responses_request
 from proxy.workers.worker import Role
 
 if TYPE_CHECKING:
@@ -132,6 +136,9 @@ def _routes(service: Service, metrics: MetricsEndpoint, tracing: Tracing | None)
     ready = ReadyEndpoint(service)
     completions = _inference(service, tracing, path="/v1/completions", chat=False)
     return {
+        RESPONSES: {"POST": _responses(service, tracing)},
+        MESSAGES: {"POST": _anthropic(service, tracing, path=MESSAGES, role=Role.GENERATION)},
+        COUNT_TOKENS: {"POST": _anthropic(service, tracing, path=COUNT_TOKENS, role=Role.CONTEXT)},
         **_pass_through(service, tracing),
         "/v1/chat/completions": {
             "POST": _inference(service, tracing, path="/v1/chat/completions", chat=True)
@@ -183,19 +190,34 @@ def _traced(app: ASGIApp, tracing: Tracing | None) -> ASGIApp:
 def _inference(service: Service, tracing: Tracing | None, *, path: str, chat: bool) -> ASGIApp:
     """An inference route with the middlewares that only such routes need, outermost last."""
     settings = service.settings
-    app: ASGIApp = InferenceEndpoint(service, path=path, chat=chat)
-    if settings.proxy.several_choices == "fan_out":
+    several = settings.proxy.several_choices
+    read = partial(read_request, chat=chat, several=several == "pass")
+    app: ASGIApp = InferenceEndpoint(service, path=path, read=read)
+    if several == "fan_out":
         app = SeveralChoicesMiddleware(app, chat=chat, most=settings.proxy.max_choices)
     app = FieldPolicyMiddleware(
         app,
         policy=lambda: service.registry.capabilities.policy(chat=chat),
         allow_chat_template=settings.allow_request_chat_template,
     )
+    return _with_body(app, service, tracing)
+
+
+def _responses(service: Service, tracing: Tracing | None) -> ASGIApp:
+    app: ASGIApp = InferenceEndpoint(service, path=RESPONSES, read=read_responses_request)
+    return _with_body(ResponsesPolicy(app, service), service, tracing)
+
+
+def _with_body(app: ASGIApp, service: Service, tracing: Tracing | None) -> ASGIApp:
     needs = service.registry.needs
     if needs:
         app = AffinityMiddleware(app, needs=needs)
-    app = BodyMiddleware(app, max_bytes=settings.proxy.max_body_bytes)
-    return _traced(app, tracing)
+    return _traced(BodyMiddleware(app, max_bytes=service.settings.proxy.max_body_bytes), tracing)
+
+
+def _anthropic(service: Service, tracing: Tracing | None, *, path: str, role: Role) -> ASGIApp:
+    app: ASGIApp = SingleLegEndpoint(service, path=path, role=role, error_event=anthropic_event)
+    return _traced(AnthropicEndpoint(app, service, path=path, role=role), tracing)
 
 
 class Application:

@@ -18,6 +18,8 @@ OWN_PATHS = frozenset(
         "/v1/completions",
         "/generate",
         "/inference/v1/generate",
+        "/tokenize",
+        "/detokenize",
         "/v1/models",
         "/version",
         "/health",

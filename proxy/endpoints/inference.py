@@ -1,6 +1,8 @@
-"""POST /v1/chat/completions and /v1/completions: two legs, context first."""
+"""POST /v1/chat/completions, /v1/completions and /v1/responses: two legs, context first."""
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -17,7 +19,16 @@ from proxy.lifecycle.wanted_ids import wanted_ids
 from proxy.middleware.body import REQUEST_BODY, RequestBody
 from proxy.middleware.cors import RESPONSE_HEADERS
 from proxy.wire.fields.policy import header_value
-from proxy.wire.request import read_request
+from proxy.wire.members import Members
+from proxy.wire.request import InferenceRequest
+
+
+class ReadRequest(Protocol):
+    """See `proxy.wire.request.read_request`."""
+
+    def __call__(self, members: Members, *, conversation: str) -> InferenceRequest:
+        """Raises `InvalidField`."""
+        ...
 
 
 class InferenceEndpoint:
@@ -26,15 +37,14 @@ class InferenceEndpoint:
     Args:
         service: what all requests share.
         path: of the route, here and on the workers.
-        chat: chat completions, otherwise completions.
+        read: checks the members of a body, given the conversation.
     """
 
-    def __init__(self, service: Service, *, path: str, chat: bool) -> None:
+    def __init__(self, service: Service, *, path: str, read: ReadRequest) -> None:
         self._service = service
         self._path = path.encode()
-        self._chat = chat
+        self._read = read
         self._forwarded = frozenset(name.encode() for name in service.settings.proxy.forward_headers)
-        self._several = service.settings.proxy.several_choices == "pass"
         self._keep_alive = service.settings.proxy.sse_keepalive_seconds
         self._aliases = {
             alias: msgspec.Raw(msgspec.json.encode(model))
@@ -48,9 +58,7 @@ class InferenceEndpoint:
             InvalidField, ProxyError: nothing has been sent; the errors middleware answers.
         """
         record, body = scope[RECORD], scope[REQUEST_BODY]
-        request = read_request(
-            body.members, chat=self._chat, conversation=body.conversation, several=self._several
-        )
+        request = self._read(body.members, conversation=body.conversation)
         if request.model in self._aliases:
             request.members["model"] = self._aliases[request.model]
         record.model = request.model

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from proxy.lifecycle.deadline import read_deadline
 from proxy.lifecycle.headers import Headers, to_workers
-from proxy.lifecycle.passage import Passage
+from proxy.lifecycle.passage import ErrorEvent, Passage, openai_event
 from proxy.lifecycle.priority import DEFAULT_PRIORITY, read_priority
 from proxy.lifecycle.record import RECORD, RequestRecord
 from proxy.lifecycle.service import Service
@@ -39,13 +39,17 @@ class SingleLegEndpoint:
         service: what all requests share.
         path: of the route, here and on the workers.
         role: whose workers are asked.
+        error_event: how a stream that breaks off says so.
     """
 
-    def __init__(self, service: Service, *, path: str, role: Role) -> None:
+    def __init__(
+        self, service: Service, *, path: str, role: Role, error_event: ErrorEvent = openai_event
+    ) -> None:
         self._service = service
         self._proxy = service.settings.proxy
         self._path = path.encode()
         self._role = role
+        self._error_event = error_event
         self._forwarded = _ABOUT_THE_BODY.union(name.encode() for name in self._proxy.forward_headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,6 +86,7 @@ class SingleLegEndpoint:
             total=read_deadline(scope["headers"], self._proxy.timeout_total),
             priority=DEFAULT_PRIORITY if fifo else read_priority(scope["headers"], None),
         )
+        passage.error_event = self._error_event
         method = "GET" if head_only else scope["method"]
         try:
             await SingleLeg(passage, self._role, method, body, streams=not head_only).serve()

@@ -27,6 +27,7 @@ from proxy.lifecycle.worker_timing import combined
 from proxy.wire import finished
 from proxy.wire.errors import WireError
 from proxy.wire.handoff import ContextAnswer, Outcome
+from proxy.wire.responses import response_stream
 from proxy.wire.rewriting import Rewriters
 
 if TYPE_CHECKING:
@@ -106,7 +107,11 @@ async def _finish(passage: Passage, answer: ContextAnswer) -> None:
     passage.record.answered_by = Source.CONTEXT.value
     if request.stream:
         try:
-            body = finished.as_stream(answer, chat=request.chat, include_usage=request.include_usage)
+            body = (
+                response_stream(answer)
+                if request.responses
+                else finished.as_stream(answer, chat=request.chat, include_usage=request.include_usage)
+            )
         except WireError as error:
             fault = BrokenAnswer(str(error))
             fault.source = Source.CONTEXT

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from proxy.errors import LegFault, Source
+from proxy.errors import LegFault, Source, error_body
 from proxy.lifecycle.headers import to_client
 from proxy.lifecycle.leg import Leg
 from proxy.lifecycle.nemo_timing import NemoStamps
@@ -18,6 +18,7 @@ from proxy.lifecycle.timing import add_timing
 from proxy.lifecycle.watch import Watch
 from proxy.lifecycle.worker_timing import ASKED, combined, leg_metrics, without_metrics
 from proxy.placement.policy import NO_PLACEMENT, Placement
+from proxy.wire import sse
 from proxy.workers.outcome import retry_after_seconds
 from proxy.workers.worker import Role
 
@@ -35,7 +36,15 @@ if TYPE_CHECKING:
     from proxy.workers.pool import WorkerPool
     from proxy.workers.worker import Worker
 
+ErrorEvent = Callable[["ProxyError"], bytes]
+"""Says in a stream what has gone wrong, in the shape of its route."""
+
 _chance = random.Random()  # noqa: S311 - jitter
+
+
+def openai_event(error: ProxyError) -> bytes:
+    """As OpenAI's servers say it."""
+    return sse.event(error_body(error))
 
 
 class Pause:
@@ -84,10 +93,12 @@ class Passage:
         stamps: when it came and went on, if answers are to tell (`nemo_timing`), else None.
         failed: generation workers that have failed this request: the second pass avoids them too.
         worker_metrics: those of the context leg, if the client asks for any, else None.
+        error_event: how a stream that breaks off says so.
     """
 
     __slots__ = (
         "client",
+        "error_event",
         "failed",
         "headers",
         "placement",
@@ -127,6 +138,7 @@ class Passage:
         self.response_headers = response_headers
         self.priority = priority
         self.placement = placement
+        self.error_event: ErrorEvent = openai_event
         self.failed: list[WorkerAddress] = []
         self.rewriters: Sequence[Rewriter] = ()
         self.wanted_ids: WantedIds | None = None
@@ -196,6 +208,7 @@ class Passage:
         return (
             answer.head.status == 400
             and worker is not None
+            and not self.request.responses
             and self.service.registry.capabilities.refused(
                 worker.instance, answer.body, chat=self.request.chat
             )

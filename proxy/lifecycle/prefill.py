@@ -15,7 +15,7 @@ from proxy.errors import BrokenAnswer, ConnectionBroken, LegFault, NotReady, Ret
 from proxy.lifecycle.retry import RETRIABLE_STATUSES
 from proxy.lifecycle.worker_timing import leg_metrics
 from proxy.wire.errors import WireError
-from proxy.wire.handoff import ContextAnswer, read_context_answer
+from proxy.wire.handoff import ContextAnswer, read_context_answer, read_response
 from proxy.wire.legs import context_body
 from proxy.workers.outcome import outcome_of_status, retry_after_seconds
 from proxy.workers.worker import Role
@@ -89,7 +89,8 @@ async def prefill(passage: Passage) -> ContextAnswer | Answer:
 async def _tokenised(passage: Passage, tokenisation: FrontendTokenisation) -> Prompt | None:
     """The prompt, unless the worker is to tokenise."""
     service, request = passage.service, passage.request
-    if service.is_harmony(request) or (request.chat and service.settings.gen_tokids_ctxbytes is False):
+    chat_in_array = request.chat and service.settings.gen_tokids_ctxbytes is False
+    if request.responses or chat_in_array or service.is_harmony(request):
         return None
     accepted = service.registry.capabilities.common
     return await tokenisation.prompt(request.members, accepted, chat=request.chat)
@@ -145,7 +146,7 @@ def _read(passage: Passage, answer: Answer) -> ContextAnswer:
     if passage.worker_metrics is not None:
         passage.worker_metrics = leg_metrics(answer.head, b"ctx")
     try:
-        return read_context_answer(answer.body)
+        return (read_response if passage.request.responses else read_context_answer)(answer.body)
     except WireError as error:
         passage.service.orphans.lose()
         raise BrokenAnswer(str(error)) from None

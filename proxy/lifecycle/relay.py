@@ -6,10 +6,9 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from proxy.errors import ClientGone, LegFault, ProxyError, ShuttingDown, Source, error_body
+from proxy.errors import ClientGone, LegFault, ProxyError, ShuttingDown, Source
 from proxy.lifecycle.headers import to_client
 from proxy.lifecycle.rewriting import RewritingSink
-from proxy.wire import sse
 from proxy.wire.rewriting import Rewriters
 from proxy.workers.outcome import LegOutcome, outcome_of_error
 
@@ -89,7 +88,7 @@ async def _break_off(passage: Passage, error: ProxyError, head: ResponseHead) ->
     if not (head.get(b"content-type") or b"").startswith(b"text/event-stream"):
         await passage.client.break_off(None)
     elif passage.client.between_events:
-        await passage.client.break_off(sse.event(error_body(error)))
+        await passage.client.break_off(passage.error_event(error))
     else:
         passage.record.cut_inside_event = True
         await passage.client.break_off(None)

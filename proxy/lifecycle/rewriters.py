@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from proxy.lifecycle.worker_timing import MetricsEvent
 from proxy.wire.nemo import NemoFields, context_fields
+from proxy.wire.responses import CleanEvents
 from proxy.wire.usage import context_usage
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ def choose_rewriters(
         answer: of the context worker, None if there was no context leg.
         parameters: that carry its hand-off to the generation worker, None if there was none.
     """
+    if passage.request.responses:
+        return (CleanEvents(),) if passage.request.stream else ()
     chosen: list[Rewriter] = []
     if (
         answer is not None

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from proxy.workers.worker import Worker
 
 
+_NOTHING: frozenset[str] = frozenset()
+
+
 class Service:
     """Made inside the event loop, once per process; `start` and `close` frame its life.
 
@@ -129,6 +132,8 @@ class Service:
 
     def withheld(self, worker: Worker, request: InferenceRequest) -> frozenset[str]:
         """Members of a request that this worker does not know, unlike others; usually none."""
+        if request.responses:  # workers take any member there
+            return _NOTHING
         return self.registry.capabilities.withheld(worker.instance, chat=request.chat)
 
     def is_harmony(self, request: InferenceRequest) -> bool:

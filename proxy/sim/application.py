@@ -18,10 +18,13 @@ from proxy.sim.faults import Leg
 from proxy.sim.inference import RequestError, leg_of, read_inference
 from proxy.sim.kv import HandoffError
 from proxy.sim.legs import serve
+from proxy.sim.messages import COUNT_TOKENS, MESSAGES, serve_messages
 from proxy.sim.openapi import openapi_document
 from proxy.sim.perf import ASK_HEADER
 from proxy.sim.recorded import RecordedRequest
 from proxy.sim.reply import AnswerEnded, Reply, send_envelope, send_error
+from proxy.sim.responses import PATH as RESPONSES
+from proxy.sim.responses import chat_body
 from proxy.sim.rl_control import ROUTES as RL_ROUTES
 from proxy.sim.rl_control import serve_rl_control
 from proxy.sim.tokens import PromptError, tokenize, unpack_ids
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 COMPLETIONS = "/v1/completions"
 CHAT = "/v1/chat/completions"
 INFERENCE_ROUTES = frozenset({COMPLETIONS, CHAT})
+MESSAGES_ROUTES = frozenset({MESSAGES, COUNT_TOKENS})
 HEALTH_ROUTES = frozenset({"/health", "/health_generate"})
 UNHEALTHY = b"LLM is unavailable. Please check the server logs for more details."
 STARTING = {
@@ -64,7 +68,7 @@ class Application:
             with suppress(Aborted):
                 await control(worker, scope, await _read_body(receive), send)
             return
-        inference = path in INFERENCE_ROUTES and scope["method"] == "POST"
+        inference = scope["method"] == "POST" and self._infers(path)
         run = Run(worker.engine, counted=inference)
         reply = Reply(send, connection, run)
         connection.on_close = self._aborter(run)
@@ -74,7 +78,7 @@ class Application:
             elif worker.settings.rl_control and path in RL_ROUTES:
                 await serve_rl_control(worker, scope, await _read_body(receive), reply)
             elif inference:
-                await self._infer(path == CHAT, scope, await _read_body(receive), reply, run)
+                await self._infer(path, scope, await _read_body(receive), reply, run)
             else:
                 await self._other(path, scope, receive, reply)
         except (Aborted, AnswerEnded):
@@ -87,6 +91,11 @@ class Application:
             if reply.status:
                 worker.statuses[reply.status] += 1
 
+    def _infers(self, path: str) -> bool:
+        if path in MESSAGES_ROUTES:
+            return self._worker.settings.next_routes
+        return path in INFERENCE_ROUTES or (path == RESPONSES and self._worker.profile.name != "old")
+
     def _aborter(self, run: Run) -> Callable[[], object]:
         delay = self._worker.settings.disconnect_seconds
         if not delay:
@@ -94,8 +103,10 @@ class Application:
         loop = asyncio.get_running_loop()
         return lambda: loop.call_later(delay, run.abort)
 
-    async def _infer(self, chat: bool, scope: Scope, raw: bytes, reply: Reply, run: Run) -> None:
+    async def _infer(self, path: str, scope: Scope, raw: bytes, reply: Reply, run: Run) -> None:
         worker = self._worker
+        responses = path == RESPONSES
+        chat = path == CHAT or responses
         headers: dict[bytes, bytes] = dict(scope["headers"])
         packed = headers.get(MSGPACK_HEADER) == b"1" and worker.profile.accepts_msgpack
         try:
@@ -112,8 +123,13 @@ class Application:
         if problem is not None:
             await send_error(reply, problem)
             return
+        if path in MESSAGES_ROUTES:
+            await serve_messages(worker, path, raw, reply, run)
+            return
         try:
-            if worker.profile.strict:
+            if responses:
+                body = chat_body(body, hand_offs=worker.settings.next_routes)
+            elif worker.profile.strict:
                 worker.validator.check(body, chat=chat)
         except BodyError as error:
             await send_error(reply, str(error))
@@ -129,6 +145,7 @@ class Application:
                 prompt_ids=worker.prompt_ids,
                 tells_ids=worker.profile.tells_ids,
             )
+            request.responses = responses
             await serve(worker, request, reply, run, headers.get(AUTH_HEADER))
         except (RequestError, PromptError, HandoffError) as error:
             await send_envelope(reply, str(error))
@@ -207,7 +224,8 @@ class Application:
         if not (self._worker.settings.openapi and self._worker.profile.strict):
             await reply.json(b'{"detail":"Not Found"}', 404)
             return
-        await reply.json(openapi_document(self._worker.profile))
+        next_routes = self._worker.settings.next_routes
+        await reply.json(openapi_document(self._worker.profile, next_routes=next_routes))
 
     async def read_clock(self, _: bytes, reply: Reply) -> None:
         """Steady clock at arrival and at departure, seconds."""

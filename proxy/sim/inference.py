@@ -49,6 +49,7 @@ class Inference:
     wants_metrics: bool
     shows_ids: bool = False  # `return_token_ids`
     names_ids: bool = False  # `return_tokens_as_token_ids`
+    responses: bool = False  # the Responses API, read as chat
     arrival: float = field(default_factory=time.monotonic)
     first_token: float = 0.0
     kv_transfer_seconds: float = 0.0

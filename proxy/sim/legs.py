@@ -14,6 +14,7 @@ from proxy.sim.kv import Handoff
 from proxy.sim.logprobs import first_logprobs, given_logprob, logprob_of
 from proxy.sim.perf import metrics_event, metrics_headers, nemo_stamps
 from proxy.sim.reply import Reply
+from proxy.sim.responses import ResponseStream, response_body
 from proxy.sim.shapes import Choice, complete_body, handoff_params
 from proxy.sim.stream import DONE, EventStream
 from proxy.sim.tokens import count_ids, digest_of
@@ -202,7 +203,13 @@ async def _send_answers(
     first_logprob: float,
 ) -> None:
     inference.first_token = worker.now()
+    # Generation workers echo the hand-off in their answers.
+    params = handoff_params(worker.profile, inference.params) if inference.params else None
     if inference.stream and not reply.fault("not_sse"):
+        if inference.responses:
+            response = ResponseStream(inference, made[0], worker.settings.model, usage, params)
+            await _send_stream(worker, inference, reply, run, made, response)
+            return
         stream = EventStream(
             inference,
             made,
@@ -214,10 +221,6 @@ async def _send_answers(
         await _send_stream(worker, inference, reply, run, made, stream)
         return
     await worker.engine.decode_all(run, max(len(answer.token_ids) for answer in made) - 1)
-    params = None
-    if inference.params:
-        # Generation workers echo the hand-off in their answers.
-        params = handoff_params(worker.profile, inference.params)
     choices = [Choice(answer, answer.finish_reason, params, first_logprob=first_logprob) for answer in made]
     await _send_complete(worker, inference, reply, choices, usage, None)
 
@@ -228,7 +231,7 @@ async def _send_stream(
     reply: Reply,
     run: Run,
     made: Sequence[Answer],
-    stream: EventStream,
+    stream: EventStream | ResponseStream,
 ) -> None:
     await reply.start_stream()
     for frame in stream.opening():
@@ -246,7 +249,7 @@ async def _send_stream(
         await reply.event(DONE)
         await reply.finish(metrics_event(inference, worker.clock_offset))
     else:
-        await reply.finish(DONE)
+        await reply.finish(stream.closing())
 
 
 async def _send_complete(
@@ -259,7 +262,10 @@ async def _send_complete(
 ) -> None:
     shows_stamps = worker.settings.nemo_stamps and inference.leg == "context"
     more = nemo_stamps(inference) if shows_stamps else {}
-    body = complete_body(inference, worker.settings.model, choices, usage, prompt_ids, more)
+    if inference.responses:
+        body = response_body(inference, worker.settings.model, choices[0], usage, prompt_ids)
+    else:
+        body = complete_body(inference, worker.settings.model, choices, usage, prompt_ids, more)
     worker.note_metrics(inference)
     headers = (
         metrics_headers(inference, worker.clock_offset)

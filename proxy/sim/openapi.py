@@ -41,8 +41,11 @@ def _schema(kind: str, models: dict[str, dict[str, str]]) -> dict[str, Any]:
 
 
 @cache
-def openapi_document(profile: Profile) -> bytes:
-    """The OpenAPI document as JSON bytes; ``components.schemas`` lists exactly the accepted fields."""
+def openapi_document(profile: Profile, *, next_routes: bool = False) -> bytes:
+    """The OpenAPI document as JSON bytes; ``components.schemas`` lists exactly the accepted fields.
+
+    ``next_routes``: see `proxy.sim.settings`.
+    """
     schemas: dict[str, Any] = {}
     for model, fields in profile.models.items():
         properties = {
@@ -61,12 +64,15 @@ def openapi_document(profile: Profile) -> bytes:
             "title": model,
         }
     paths = {
-        path: {"post": {"requestBody": {"content": {"application/json": {"schema": _reference(model)}}}}}
+        path: _post(_reference(model))
         for path, model in (
             ("/v1/completions", "CompletionRequest"),
             ("/v1/chat/completions", "ChatCompletionRequest"),
         )
     }
+    for path, members in _more_routes(profile, next_routes).items():
+        properties = {name: {} for name in members}
+        paths[path] = _post({"type": "object", "properties": properties})
     return msgspec.json.encode(
         {
             "openapi": "3.1.0",
@@ -75,6 +81,22 @@ def openapi_document(profile: Profile) -> bytes:
             "components": {"schemas": schemas},
         }
     )
+
+
+def _more_routes(profile: Profile, next_routes: bool) -> dict[str, tuple[str, ...]]:
+    """Routes that only some versions have, and what of their requests matters here."""
+    routes: dict[str, tuple[str, ...]] = {}
+    if profile.name != "old":
+        routes["/v1/responses"] = ("model", "input", "stream", "store")
+    if next_routes:
+        routes["/v1/responses"] += ("disaggregated_params", "prompt_token_ids", "prompt_token_ids_b64")
+        routes["/v1/messages"] = ("model", "messages", "max_tokens")
+        routes["/v1/messages/count_tokens"] = ("model", "messages")
+    return routes
+
+
+def _post(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"post": {"requestBody": {"content": {"application/json": {"schema": schema}}}}}
 
 
 def _reference(model: str) -> dict[str, str]:

@@ -39,6 +39,7 @@ class WorkerSettings:
     hash_algorithm: str = "v1_block_key"  # or v2_sha256, v2_sha256_64
     allow_chat_template: bool = False
     rl_control: bool = False  # the memory and weight routes; with `auth_key` calls must be signed
+    next_routes: bool = False  # hand-offs on /v1/responses, and /v1/messages
     prompt_ids: PromptIds | None = None  # tokenizes requests that bring no ids; None: see `proxy.sim.tokens`
     openapi: bool = True  # False: /openapi.json is 404
     record: int = 256  # how many of the last requests are kept; 0: none

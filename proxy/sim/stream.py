@@ -139,6 +139,10 @@ class EventStream:
         text = _json(answer.pieces[position]) if plain_text else b'""'
         return b"%b%b,%b\n\n" % (self._plain[index], text, end)
 
+    def closing(self) -> bytes:
+        """The end of the stream."""
+        return DONE
+
     def usage_event(self) -> bytes:
         """The event with the whole usage and no choices."""
         return b'%b],"usage":%b}\n\n' % (self._head, self._usage.encode(self._sent))

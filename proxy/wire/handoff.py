@@ -2,6 +2,7 @@
 
 import re
 from enum import Enum, auto
+from typing import TypeVar
 
 import msgspec
 
@@ -42,7 +43,27 @@ class _Answer(msgspec.Struct):
     prompt_token_ids_b64: msgspec.Raw = _NULL
 
 
+class _InputDetails(msgspec.Struct):
+    cached_tokens: int = 0
+
+
+class _ResponseUsage(msgspec.Struct):
+    input_tokens: int
+    output_tokens: int
+    input_tokens_details: _InputDetails = msgspec.field(default_factory=_InputDetails)
+
+
+class _Response(msgspec.Struct):
+    finish_reason: str | None = None
+    disaggregated_params: msgspec.Raw = _NULL
+    usage: _ResponseUsage | None = None
+    prompt_token_ids: msgspec.Raw = _NULL
+    prompt_token_ids_b64: msgspec.Raw = _NULL
+
+
+_T = TypeVar("_T")
 _ANSWER = msgspec.json.Decoder(_Answer)
+_RESPONSE = msgspec.json.Decoder(_Response)
 _INTEGER = msgspec.json.Decoder(int)
 
 # No ids: the generation worker renders the prompt itself.
@@ -117,10 +138,41 @@ def read_context_answer(body: bytes) -> ContextAnswer:
     """
     cut = cut_token_ids(body)
     if cut is not None:
-        answer = _decode(cut.remainder)
+        answer = _decode(cut.remainder, _ANSWER)
         if bytes(getattr(answer, cut.name)) == cut.nonce and _alone(answer, cut):
             return ContextAnswer(body, answer, cut.value, cut.name)
-    answer = _decode(body)
+    return _with_ids(body, _decode(body, _ANSWER))
+
+
+def read_response(body: bytes) -> ContextAnswer:
+    """The same for an answer of /v1/responses, whose hand-off stands at its top level.
+
+    Raises:
+        BrokenHandOff: see `read_context_answer`.
+    """
+    response = _decode(body, _RESPONSE)
+    choice = _Choice(response.finish_reason, response.disaggregated_params)
+    ids = response.prompt_token_ids, response.prompt_token_ids_b64
+    return _with_ids(body, _Answer([choice], _usage_of(response.usage), *ids))
+
+
+def _usage_of(usage: _ResponseUsage | None) -> msgspec.Raw:
+    """As chat has it, and generation workers want to be told it."""
+    if usage is None:
+        return _NULL
+    return msgspec.Raw(
+        msgspec.json.encode(
+            {
+                "prompt_tokens": usage.input_tokens,
+                "total_tokens": usage.input_tokens + usage.output_tokens,
+                "completion_tokens": usage.output_tokens,
+                "prompt_tokens_details": {"cached_tokens": usage.input_tokens_details.cached_tokens},
+            }
+        )
+    )
+
+
+def _with_ids(body: bytes, answer: _Answer) -> ContextAnswer:
     for name, value, opening in (
         ("prompt_token_ids_b64", answer.prompt_token_ids_b64, b'"'),
         ("prompt_token_ids", answer.prompt_token_ids, b"["),
@@ -138,9 +190,9 @@ def _alone(answer: _Answer, cut: Cut) -> bool:
     return cut.name == "prompt_token_ids_b64" or is_null(answer.prompt_token_ids_b64)
 
 
-def _decode(body: bytes) -> _Answer:
+def _decode(body: bytes, decoder: msgspec.json.Decoder[_T]) -> _T:
     try:
-        return _ANSWER.decode(body)
+        return decoder.decode(body)
     except RecursionError:
         raise BrokenHandOff("the context answer is nested too deeply") from None
     except msgspec.DecodeError as error:

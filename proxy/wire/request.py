@@ -32,6 +32,7 @@ class InferenceRequest(msgspec.Struct, frozen=True):
         stream: whether the client wants events.
         include_usage: whether the stream ends with a usage event.
         conversation: the encoded id of the conversation that the client names, or None.
+        responses: OpenAI's Responses API. Its legs carry token ids as those of chat do.
     """
 
     members: Members
@@ -40,6 +41,7 @@ class InferenceRequest(msgspec.Struct, frozen=True):
     stream: bool
     include_usage: bool
     conversation: bytes | None = None
+    responses: bool = False
 
 
 def read_request(
@@ -76,6 +78,33 @@ def read_request(
         stream=stream,
         include_usage=stream and _wants_usage(members),
         conversation=msgspec.json.encode(conversation) if conversation else None,
+    )
+
+
+def read_responses_request(members: Members, *, conversation: str = "") -> InferenceRequest:
+    """Check a request of the Responses API. Workers that hand over keep no responses, so none is stored.
+
+    Raises:
+        InvalidField: a required member is missing, or one asks for something that was stored.
+    """
+    model = _text(members, "model")
+    if is_null(members.get("input")):
+        raise InvalidField("input", "input is required", code="missing_required_parameter")
+    for name in ("previous_response_id", "conversation"):
+        if not is_null(members.pop(name, None)):
+            message = f"{name} is not supported: responses are not stored"
+            raise InvalidField(name, message, code="unsupported_field")
+    if _boolean(members, "background"):
+        raise InvalidField("background", "background is not supported", code="unsupported_value")
+    members["store"] = msgspec.Raw(b"false")
+    return InferenceRequest(
+        members=members,
+        chat=True,
+        model=model,
+        stream=_boolean(members, "stream"),
+        include_usage=False,
+        conversation=msgspec.json.encode(conversation) if conversation else None,
+        responses=True,
     )
 
 

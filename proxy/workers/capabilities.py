@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 from proxy.wire.fields.accepted import ACCEPTED, WITHOUT_EFFECT, Accepted, common
 from proxy.wire.fields.policy import FieldPolicy, Options
 from proxy.wire.fields.refusals import refused_members
+from proxy.wire.fields.routes import Routes, read_routes
 from proxy.wire.fields.schema import read_parameter_names, read_schema
 from proxy.wire.versions import WorkerVersion
 
@@ -77,15 +78,19 @@ class Capabilities:
     Args:
         fixed: from the configuration; None to find out.
         changed: called after every change.
+
+    Attributes:
+        routes: that it has, None if it does not tell them.
     """
 
-    __slots__ = ("_changed", "_refused", "accepted", "known")
+    __slots__ = ("_changed", "_refused", "accepted", "known", "routes")
 
     def __init__(
         self, fixed: WorkerVersion | None = None, changed: Callable[[], None] = lambda: None
     ) -> None:
         self._changed = changed
         self._refused: set[tuple[str, ...]] = set()
+        self.routes: Routes | None = None
         self.accepted = ACCEPTED[fixed or WorkerVersion.OLD]
         self.known = Known.ASSUMED if fixed is None else Known.CONFIGURED
 
@@ -96,9 +101,10 @@ class Capabilities:
             source: to ask.
             version: what it answered to `/version`, if it did.
         """
+        document = await source.document(SCHEMA_PATH, LONGEST_SCHEMA)
+        self.routes = None if document is None else read_routes(document)
         if self.known is Known.CONFIGURED:
             return
-        document = await source.document(SCHEMA_PATH, LONGEST_SCHEMA)
         self.told(None if document is None else read_schema(document), version)
 
     def told(self, accepted: Accepted | None, version: str | None) -> None:

@@ -12,10 +12,10 @@ def read(tmp_path, text):
 
 
 def test_routes(tmp_path):
-    text = "[{path: /v1/embeddings}, {path: /tokenize, role: context, methods: [GET, POST]}]"
+    text = "[{path: /v1/embeddings}, {path: /rerank, role: context, methods: [GET, POST]}]"
     assert read(tmp_path, text) == (
         PassThroughRoute("/v1/embeddings", "generation", ("POST",)),
-        PassThroughRoute("/tokenize", "context", ("GET", "POST")),
+        PassThroughRoute("/rerank", "context", ("GET", "POST")),
     )
     assert read(tmp_path, "[]") == read(tmp_path, "null") == ()
 

@@ -17,7 +17,7 @@ def is_openai_error(response):
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/responses", "/v1/chat", "/docs", "/v1/models/sim"])
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/nothing", "/v1/chat", "/docs", "/v1/models/sim"])
 def test_no_such_route(stack, method, path):
     response = stack.http.request(method, path)
     assert response.status_code == 404

@@ -57,6 +57,13 @@ def read_schema(document: bytes) -> Accepted | None:
     )
 
 
+def request_members(root: Any, path: str) -> frozenset[str]:
+    """The members that the document `root` shows for a POST of `path`; empty when it shows none."""
+    schemas = _get(root, "components", "schemas")
+    reader = _Reader(schemas if isinstance(schemas, dict) else {})
+    return _names(reader.model(_request(root, path), ""))
+
+
 def read_parameter_names(names: frozenset[str]) -> Accepted:
     """What a worker accepts, judged by the keys of the `disaggregated_params` that it returns.
 
