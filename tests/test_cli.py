@@ -2,6 +2,8 @@
 
 import re
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -170,3 +172,10 @@ class TestSim:
         code, _, err = run("sim", "--fault", '{"kind": "nonsense"}')
         assert code == 2
         assert "nonsense" in err
+
+
+def test_a_process_has_no_threads_for_linear_algebra():
+    """With one per core, a fleet on a large machine would start thousands."""
+    count = "import os, proxy.placement.load_table; print(len(os.listdir('/proc/self/task')))"
+    done = subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
