@@ -118,7 +118,7 @@ class _OtherRow:
 
     def look(self) -> memoryview[float] | None:
         """Find the counts; None as long as the process has not shown any."""
-        first = self._find(_FAMILY, ())
+        first = self._find(_FAMILY, (), _CELLS)
         if first is not None:
             self.cells = self._row.floats[first : first + _CELLS]
         return self.cells
@@ -135,12 +135,13 @@ class _OtherRow:
     def key(self, name: str) -> int:
         cell = self._keys.get(name)
         if cell is None:
-            cell = self._find(_KEYS_FAMILY, (name,))
+            cell = self._find(_KEYS_FAMILY, (name,), 1)
             if cell is None:
                 return 0
             self._keys[name] = cell
         value = self._row.floats[cell]
         return 0 if isnan(value) else int(value)
 
-    def _find(self, family: str, labels: tuple[str, ...]) -> int | None:
-        return next((each.first for each in self._row.family(family) if each.labels == labels), None)
+    def _find(self, family: str, labels: tuple[str, ...], cells: int) -> int | None:
+        series = self._row.series(family, Kind.GAUGE, cells).get(labels)
+        return None if series is None else series.first

@@ -6,7 +6,8 @@ So are counts that are kept elsewhere, because they are needed there or must cos
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
 from time import perf_counter
 
 from proxy.telemetry.names import LOOP_LAG, Metric
@@ -74,16 +75,22 @@ class Gauges:
     async def refresh_in_slices(self) -> None:
         """Ask all sources; they are asked anew after the call, even if somebody else is just doing it."""
         async with self._refreshing:
-            await in_slices(self._steps())
+            with closing(self._steps()) as steps:
+                await in_slices(steps)
 
-    def _steps(self) -> Iterator[None]:
+    def _steps(self) -> Generator[None, None, None]:
         for at, (gauge, source) in enumerate(self._sources):
-            told = set()
-            for labels, value in source():
-                gauge.set(value, labels)
-                told.add(labels)
-                if len(told) % _SAMPLES_PER_STEP == 0:
-                    yield
+            told: set[Labels] = set()
+            try:
+                for labels, value in source():
+                    gauge.set(value, labels)
+                    told.add(labels)
+                    if len(told) % _SAMPLES_PER_STEP == 0:
+                        yield
+            except GeneratorExit:
+                # Whoever waited has left: the next refresh has to know what has been told.
+                self._told[at] |= told
+                raise
             for labels in self._told[at] - told:
                 gauge.clear(labels)
             self._told[at] = told

@@ -97,6 +97,8 @@ async def test_abort_all_ends_those_who_wait_too():
         assert (await admin.post("/abort_request", json={"abort_all": True})).json() == {"aborted": 3}
         assert {(await task).status_code for task in tasks} == {410}
         assert proxy.legs("context") == 1
+        # A hand-off that had been given is still taken, for nobody.
+        await eventually(lambda: not any(worker.in_flight for worker in proxy.service.registry.workers))
         proxy.assert_settled()
 
 

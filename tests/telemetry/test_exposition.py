@@ -129,3 +129,28 @@ async def test_refreshes_do_not_overlap(fleet: Fleet) -> None:
     await asyncio.gather(gauges.refresh_in_slices(), gauges.refresh_in_slices())
     found = FleetView(memory).gauges(names.WORKER_STATE)
     assert [labels for labels in found if labels[-1] == "a"] == [(*WORKERS[0], "a"), (*WORKERS[1], "a")]
+
+
+async def test_a_scrape_that_is_given_up_leaves_nothing_behind() -> None:
+    memory = SharedMetrics.private()
+    memory.rows[0].open()
+    memory.rows[0].announce(1)
+    listed = list(WORKERS)
+
+    def states() -> Iterator[Sample]:
+        for worker in listed:
+            time.sleep(0.0001)
+            yield (*worker, "ready"), 1.0
+
+    gauges = Gauges(memory.rows[0], [(names.WORKER_STATE, states)])
+    view = FleetView(memory)
+    scrape = asyncio.create_task(gauges.refresh_in_slices())
+    while not view.gauges(names.WORKER_STATE):
+        await asyncio.sleep(0)
+    scrape.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await scrape
+    assert 0 < len(view.gauges(names.WORKER_STATE)) < len(WORKERS)
+    listed[:] = WORKERS[-1:]
+    await gauges.refresh_in_slices()
+    assert list(view.gauges(names.WORKER_STATE)) == [(*WORKERS[-1], "ready")]
