@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from enum import IntEnum
 
 import msgspec
 
@@ -21,6 +21,15 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
 
 
+class Standing(IntEnum):
+    """Where a pod is in its life, which goes one way: of two slices that differ the further one is newer."""
+
+    STARTING = 0
+    LISTED = 1
+    DRAINING = 2
+    ENDED = 3
+
+
 class Conditions(msgspec.Struct, frozen=True):
     """None is "unknown", which the API wants to be read as ready, as serving if it is ready, and as not terminating."""
 
@@ -29,14 +38,14 @@ class Conditions(msgspec.Struct, frozen=True):
     terminating: bool | None = None
 
     @property
-    def standing(self) -> Literal["listed", "draining", "absent"]:
+    def standing(self) -> Standing:
         """What they mean for a worker. `ready` alone says nothing of a pod that ends: with publishNotReadyAddresses it
         is always true."""
         ready = self.ready is not False
         if self.terminating:
             serving = ready if self.serving is None else self.serving
-            return "draining" if serving else "absent"
-        return "listed" if ready else "absent"
+            return Standing.DRAINING if serving else Standing.ENDED
+        return Standing.LISTED if ready else Standing.STARTING
 
 
 class TargetReference(msgspec.Struct, frozen=True):
@@ -89,16 +98,15 @@ class EndpointSliceList(msgspec.Struct, frozen=True):
 _ADDRESS_TYPES = {"auto": ("IPv4", "IPv6", "FQDN"), "ipv4": ("IPv4",), "ipv6": ("IPv6",)}
 
 
-class _Found:
-    """One pod's port, wherever the slices mention it."""
+class _Pod:
+    """One pod, or one port of it, wherever the slices mention it."""
 
     def __init__(self) -> None:
         self.by_type: dict[str, Endpoint] = {}
-        self.draining = False
+        self.standing = Standing.STARTING
 
     def add(self, address_type: str, endpoint: Endpoint) -> None:
-        # A pod that ends stays ended, whichever of two slices is the older one.
-        self.draining = self.draining or endpoint.conditions.standing == "draining"
+        self.standing = max(self.standing, endpoint.conditions.standing)
         self.by_type[address_type] = endpoint
 
 
@@ -111,22 +119,16 @@ def workers_in(slices: Iterable[EndpointSlice], entry: KubernetesEntry) -> tuple
     Raises:
         SourceLost: it is not clear which port is meant.
     """
-    found: dict[tuple[str, int], _Found] = {}
-    for each, port in _with_ports(slices, entry):
-        for endpoint in each.endpoints or ():
-            if endpoint.addresses and endpoint.conditions.standing != "absent":
-                uid = (endpoint.target_ref and endpoint.target_ref.uid) or endpoint.addresses[0]
-                found.setdefault((uid, port), _Found()).add(each.address_type, endpoint)
     places: dict[tuple[str, int], tuple[Endpoint, bool]] = {}
-    for (_, port), pod in found.items():
+    for (_, port), pod in _pods(slices, entry).items():
         kind = next((kind for kind in _ADDRESS_TYPES[entry.family] if kind in pod.by_type), None)
-        if kind is None:
+        if kind is None or pod.standing not in (Standing.LISTED, Standing.DRAINING):
             continue
         endpoint = pod.by_type[kind]
         place = endpoint.addresses[0], port
         known = places.get(place)
         if known is None or known[1]:
-            places[place] = endpoint, pod.draining
+            places[place] = endpoint, pod.standing is Standing.DRAINING
     return tuple(
         worker
         for (host, port), (endpoint, draining) in sorted(places.items(), key=lambda item: item[0])
@@ -134,6 +136,18 @@ def workers_in(slices: Iterable[EndpointSlice], entry: KubernetesEntry) -> tuple
             entry, host, port, labels=_labels(endpoint, entry.domain), draining=draining
         )
     )
+
+
+def _pods(slices: Iterable[EndpointSlice], entry: KubernetesEntry) -> dict[tuple[str, int], _Pod]:
+    """By uid, or address where there is no pod, and port."""
+    pods: dict[tuple[str, int], _Pod] = {}
+    for each, port in _with_ports(slices, entry):
+        for endpoint in each.endpoints or ():
+            if endpoint.addresses:
+                uid = endpoint.target_ref.uid if endpoint.target_ref is not None else ""
+                key = uid or endpoint.addresses[0], port
+                pods.setdefault(key, _Pod()).add(each.address_type, endpoint)
+    return pods
 
 
 def _labels(endpoint: Endpoint, domain: str | None) -> dict[str, str]:
@@ -153,11 +167,7 @@ def _with_ports(
         if isinstance(wanted, int):
             yield each, wanted
             continue
-        ports = [
-            each_port.port
-            for each_port in each.ports or ()
-            if each_port.port and wanted in (None, each_port.name)
-        ]
+        ports = [found.port for found in each.ports or () if found.port and wanted in (None, found.name)]
         if len(ports) == 1:
             met = True
             yield each, ports[0]

@@ -76,6 +76,8 @@ def test_an_endpoint_that_moves_is_in_two_slices():
     assert shown(ready, ready | {"metadata": {"name": "s2"}}) == ["10.0.0.1:8001"]
     assert shown(ready, ends) == shown(ends, ready) == ["10.0.0.1:8001!"]
     assert shown(ready, starts) == ["10.0.0.1:8001"]
+    ended = endpoint_slice("s2", endpoint("a", "10.0.0.1", ready=False, serving=False, terminating=True))
+    assert shown(ready, ended) == shown(ended, ready) == []
 
 
 def test_an_address_that_a_new_pod_has_got():
