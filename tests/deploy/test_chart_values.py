@@ -121,7 +121,7 @@ GROUP = {"name": "a", "model": "m"}
             "config.proxy.api_keys_file: another value",
         ),
         ({"config.disagg_cluster": {"cluster_uri": "http://llm:8000"}}, "the storage is that of one pod"),
-        ({"workers.foundBy": "disagg_cluster"}, "needs config.disagg_cluster"),
+        ({"workers.foundBy": "disagg_cluster", "workers.context": [GROUP]}, "needs config.disagg_cluster"),
         (
             {"workers.context": [{**GROUP, "scaled": True}]},
             "a list knows no workers that something else scales",

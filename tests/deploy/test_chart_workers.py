@@ -264,3 +264,11 @@ def test_workers_that_register(chart: Chart) -> None:
         options = yaml.safe_load(rendered.get("ConfigMap", f"{NAME}-{name}-options")["data"]["options.yaml"])
         assert options["disagg_cluster"] == rendered.config["disagg_cluster"]
     assert not rendered.config["proxy"].get("discovery")
+
+
+def test_what_a_group_says_of_the_storage_is_its_own(chart: Chart) -> None:
+    group = {"name": "a", "model": "m", "options": {"disagg_cluster": {"heartbeat_interval_sec": 1}}}
+    rendered = chart.render(**{**OPTIONS["workers_by_cluster"], "workers.context": [group]})
+    options = yaml.safe_load(rendered.get("ConfigMap", f"{NAME}-a-options")["data"]["options.yaml"])
+    assert options["disagg_cluster"] == {**rendered.config["disagg_cluster"], "heartbeat_interval_sec": 1}
+    assert "heartbeat_interval_sec" not in rendered.config["disagg_cluster"]

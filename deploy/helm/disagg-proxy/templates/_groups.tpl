@@ -3,7 +3,7 @@
 {{- $group := mergeOverwrite (deepCopy .root.Values.workers.defaults) (deepCopy .group) -}}
 {{- $options := deepCopy (default (dict) (get .root.Values.workers.roleOptions .role)) -}}
 {{- if eq .root.Values.workers.foundBy "disagg_cluster" -}}
-  {{- $_ := set $options "disagg_cluster" .root.Values.config.disagg_cluster -}}
+  {{- $_ := set $options "disagg_cluster" (deepCopy (default (dict) .root.Values.config.disagg_cluster)) -}}
 {{- end -}}
 {{- $_ := set $group "options" (mergeOverwrite $options $group.options) -}}
 {{- $_ := set $group "role" .role -}}
