@@ -12,8 +12,8 @@ stable `code`. A complete HTTP answer of a worker is never one of these: it keep
     │   ├── BodyTooLarge        413     request_too_large
     │   ├── EncodedBody         415     unsupported_content_encoding
     │   ├── UnsupportedMediaType 415    unsupported_media_type (admin routes)
-    │   ├── CrossSite           403     cross_site_request (admin routes)
-    │   ├── StorageForbidden        403     invalid_storage_key (`proxy.endpoints.cluster_storage`)
+    │   ├── CrossSite           403     cross_site_request (admin routes, cluster storage)
+    │   ├── StorageForbidden    403     invalid_storage_key (`proxy.endpoints.cluster_storage`)
     │   └── Refusal             400     invalid_http; 408 request_timeout; 413 request_too_large;
     │                                   431 headers_too_large; 505 (`proxy.downstream.refusal`)
     ├── ClientGone              (499)   the client left; nobody is answered         source client
@@ -28,7 +28,7 @@ stable `code`. A complete HTTP answer of a worker is never one of these: it keep
     ├── ShuttingDown            503     the drain's time is over                    source proxy
     ├── NotSupported            501     unsupported: neither proxy nor workers can; no_tokenizer
     ├── FleetIncomplete         502     of admin calls: not every process has done it (`proxy.endpoints.admin`)
-    ├── StorageUnavailable      502     cluster_storage_unavailable (`proxy.endpoints.cluster_storage`)
+    ├── StorageUnavailable  502     cluster_storage_unavailable (`proxy.endpoints.cluster_storage`)
     ├── PauseTimeout            504     of admin calls: something still runs (`proxy.endpoints.admin`)
     ├── InternalFault           500     a bug of ours                               source proxy
     └── LegFault                        one worker did not answer properly          source ctx, gen

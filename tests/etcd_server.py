@@ -9,11 +9,13 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from free_port import free_port
+from free_port import free_port, port_to_come_back_to
 
 SECONDS = 30.0
 
@@ -29,7 +31,7 @@ class EtcdServer:
         """``tls``: certificate, key and the authority of the clients' certificates."""
         self._directory = directory
         self._tls = tls
-        self.port = free_port()
+        self.port = port_to_come_back_to()
         self._peer_port = free_port(self.port)
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -126,6 +128,27 @@ def encode(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
+@asynccontextmanager
+async def listening(answer: bytes = b"") -> AsyncIterator[str]:
+    """The url of something that is no etcd: it takes requests and sends ``answer``, or nothing if that is empty."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            await writer.drain()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    for writer in writers:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
 class Wire:
     """A TCP port that leads to another one; can be cut, or swallow everything without a word."""
 
@@ -151,6 +174,9 @@ class Wire:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
     def cut(self) -> None:
         """Refuse and reset connections."""

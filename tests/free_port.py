@@ -1,6 +1,13 @@
 """A port that nobody uses at the moment."""
 
+import os
 import socket
+
+
+def port_to_come_back_to() -> int:
+    """A free port for a server that is stopped and started again: meanwhile, another run of the tests that looks for a
+    port begins elsewhere."""
+    return free_port(20_500 + os.getpid() % 9_000)
 
 
 def free_port(above: int = 19_999) -> int:

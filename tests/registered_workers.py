@@ -1,7 +1,9 @@
 """A proxy whose workers register by themselves, and simulated workers in processes of their own."""
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,12 @@ from urllib.error import URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
 import yaml
-from free_port import free_port
+from free_port import free_port, port_to_come_back_to
 from program import Program, eventually
+
+from proxy.config.load import load_settings
+from proxy.lifecycle.service import Service
+from proxy.serve import make_server
 
 RunProgram = Callable[..., Program]
 
@@ -30,13 +36,29 @@ def ask(url: str, body: Any = None) -> Any:
         return None
 
 
+@asynccontextmanager
+async def serving(**keys: Any) -> AsyncIterator[tuple[Service, str]]:
+    """The proxy in this event loop, and its url."""
+    overrides = {"hostname": "127.0.0.1", "port": 0, "drain_grace": 0, "probe_interval": 0.2, **keys}
+    server = make_server(load_settings(None, overrides=overrides, environ={}))
+    task = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    app: Any = server.config.app
+    try:
+        yield app.service, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.hurry()
+        await asyncio.wait_for(task, 30.0)
+
+
 class RegisteringProxy:
     """``disagg-proxy serve`` with ``processes``. ``cluster``: its ``disagg_cluster``."""
 
     def __init__(
         self, run_program: RunProgram, directory: Path, processes: int, cluster: dict[str, Any], **keys: Any
     ) -> None:
-        self.port = free_port()
+        self.port = port_to_come_back_to()
         uri = cluster.get("cluster_uri", f"http://127.0.0.1:{self.port}")
         document = {
             "hostname": "127.0.0.1",
@@ -45,7 +67,7 @@ class RegisteringProxy:
             "disagg_cluster": {"inactive_timeout_sec": INACTIVE, **cluster, "cluster_uri": uri},
             "proxy": {"drain_grace": 0, "probe_interval": 0.2, **keys},
         }
-        path = directory / f"proxy-{self.port}.yaml"
+        self.path = path = directory / f"proxy-{self.port}.yaml"
         path.write_text(yaml.safe_dump(document))
         self.uri = uri
         self.url = f"http://127.0.0.1:{self.port}"
@@ -84,7 +106,7 @@ class RegisteringWorkers:
 
     def __init__(self, run_program: RunProgram, uri: str, *options: str) -> None:
         self._run = run_program
-        self._port = free_port(21_000)
+        self._port = free_port(port_to_come_back_to() + 50)
         self.addresses = [f"127.0.0.1:{self._port}", f"127.0.0.1:{self._port + 1}"]
         self._options = (
             *("--context", "1", "--generation", "1", "--base-port", str(self._port)),

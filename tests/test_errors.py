@@ -9,6 +9,7 @@ from proxy import errors
 from proxy.downstream.refusal import Refusal
 from proxy.endpoints.admin.fleet import FleetIncomplete
 from proxy.endpoints.admin.pause import PauseTimeout
+from proxy.endpoints.cluster_storage import StorageForbidden, StorageUnavailable
 from proxy.errors import InvalidRequest, LegFault, MethodNotAllowed, NotReady, ProxyError, Retry, Source
 
 
@@ -71,7 +72,8 @@ def test_the_description_shows_every_error_with_its_status() -> None:
     assert errors.__doc__ is not None
     shown = dict(re.findall(r"[├└]── (\w+) +\(?(\d{3})?\)?", errors.__doc__))
     everywhere = [kind for kind in all_errors() if kind.__module__.startswith("proxy.")]
-    assert {Refusal, FleetIncomplete, PauseTimeout} < set(everywhere)
+    elsewhere = {Refusal, FleetIncomplete, PauseTimeout, StorageForbidden, StorageUnavailable}
+    assert elsewhere < set(everywhere)
     assert shown.keys() == {kind.__name__ for kind in everywhere}
     for kind in set(everywhere) - {Refusal}:  # whose status differs from case to case
         if shown[kind.__name__]:

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from proxy.config.settings import Settings
 from proxy.config.watched_file import WatchedFile
 from proxy.endpoints.answer import send_json
-from proxy.errors import BodyTooLarge, ClientFault, ClientGone, InvalidRequest, ProxyError
+from proxy.errors import BodyTooLarge, ClientFault, ClientGone, CrossSite, InvalidRequest, ProxyError
 from proxy.fleet.commands import CommandFailed
 from proxy.fleet.member import Member
 from proxy.middleware.bearer import bearer_token
@@ -32,6 +32,9 @@ Read = Callable[[Scope, Receive], Awaitable[dict[str, Any]]]
 Ask = Callable[[dict[str, Any]], Awaitable[Any]]
 """Has the process that holds the storage carry a call out; see `proxy.workers.discovery.storage_calls`."""
 
+# Browsers send one of them at least with what a page of another site makes them post (Fetch standard, section 3.2).
+# Such a page must not register workers at a proxy that only its reader can reach.
+_OF_BROWSERS = frozenset({b"origin", b"sec-fetch-site"})
 _LONGEST_BODY = 64 * 1024
 _TRUE = frozenset({"1", "true", "yes", "on", "t", "y"})
 _FALSE = frozenset({"0", "false", "no", "off", "f", "n"})
@@ -90,9 +93,11 @@ class StorageEndpoint:
         """Serve a request.
 
         Raises:
-            StorageForbidden, InvalidRequest, BodyTooLarge, StorageUnavailable.
+            StorageForbidden, CrossSite, InvalidRequest, BodyTooLarge, StorageUnavailable.
         """
         self._check_key(scope)
+        if any(name in _OF_BROWSERS for name, _ in scope["headers"]):
+            raise CrossSite("the cluster storage is for workers, not for browsers")
         call = await self._read(scope, receive)
         try:
             result = await self._ask(call)

@@ -3,6 +3,7 @@
 The requests are those of `trtllm-serve` workers; statuses and bodies those of `trtllm-serve disaggregated`.
 """
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -215,6 +216,15 @@ def test_mistakes(storage: Storage, call: Callable[[Storage], httpx.Response], p
 def test_too_much(storage: Storage, key: str) -> None:
     assert put(storage, item(key, "v" * 20_000)) == FALSE
     assert storage.post("/set", json=item(key, "v" * 70_000)).status_code == 413
+
+
+@pytest.mark.parametrize("header", ["origin", "sec-fetch-site"])
+def test_pages_of_other_sites_register_nobody(storage: Storage, key: str, header: str) -> None:
+    content = json.dumps(item(key))
+    answer = storage.post("/set", content=content, headers={header: "null", "content-type": "text/plain"})
+    assert answer.status_code == 403
+    assert answer.json()["error"]["code"] == "cross_site_request"
+    assert get(storage, key) == NULL
 
 
 def test_wrong_methods(storage: Storage) -> None:

@@ -58,7 +58,7 @@ def test_the_storage_outlives_a_process(run_program: RunProgram, tmp_path: Path)
         proxy.wait_for(*workers.addresses)
     # Nobody had to register again, and the heartbeats go on.
     assert "is draining" not in proxy.program.err
-    time.sleep(INACTIVE + 1)
+    time.sleep(INACTIVE + 0.5)
     proxy.wait_for(*workers.addresses)
     assert "is draining" not in proxy.program.err
     assert proxy.complete()
@@ -71,6 +71,12 @@ def test_a_proxy_that_starts_again_is_told_again(run_program: RunProgram, tmp_pa
     proxy.wait_for(*workers.addresses)
     first = proxy.ask("/cluster_info")["current_workers"]
     proxy.program.stop()
-    proxy.program = run_program("serve", "-c", str(tmp_path / f"proxy-{proxy.port}.yaml"))
+    check = run_program("check", "-c", str(proxy.path))
+    assert check.process.wait(30) == 1
+    assert f"the proxy at {proxy.url} does not answer" in check.out
+    proxy.program = run_program("serve", "-c", str(proxy.path))
     proxy.wait_for(*workers.addresses, seconds=40.0)
     assert proxy.ask("/cluster_info")["current_workers"] == first
+    check = run_program("check", "-c", str(proxy.path))
+    assert check.process.wait(30) == 0, check.out
+    assert all(f"{address}  healthy" in check.out for address in workers.addresses)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from etcd_server import EtcdServer, encode, needs_etcd
+from etcd_server import EtcdServer, encode, listening, needs_etcd
 from free_port import free_port
 
 from proxy.config.load import load_settings
@@ -143,9 +143,11 @@ async def test_an_etcd_that_is_not_there_keeps_nobody_from_starting(
     assert "no node_id from etcd" in caplog.text
     # One that takes connections and does not answer.
     monkeypatch.setattr(node_id, "_CLAIM_SECONDS", 0.2)
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    async with server, asyncio.timeout(SECONDS):
-        port = server.sockets[0].getsockname()[1]
-        async with with_node_id(settings(f"etcd://127.0.0.1:{port}")) as complete:
-            assert complete.node_id is not None
+
+    async with (
+        listening() as url,
+        asyncio.timeout(SECONDS),
+        with_node_id(settings(url.replace("http://", "etcd://"))) as complete,
+    ):
+        assert complete.node_id is not None
     assert "no answer in time" in caplog.text

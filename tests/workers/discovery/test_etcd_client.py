@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from certificates import Authority, needs_openssl
-from etcd_server import EtcdServer, Wire, needs_etcd
+from etcd_server import EtcdServer, Wire, listening, needs_etcd
 from free_port import free_port
 
 from proxy.workers.discovery.etcd_client import (
@@ -124,16 +124,9 @@ async def test_an_endpoint_that_swallows_everything_costs_its_time_out(
         assert client.member == 1
 
 
-async def test_something_else_than_etcd(etcd: EtcdServer) -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello")
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, client_of(url) as client:
+async def test_something_else_than_etcd() -> None:
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello"
+    async with listening(answer) as url, client_of(url) as client:
         with pytest.raises(EtcdError, match=url):
             await client.read("/a/")
         with pytest.raises(WatchLost, match=url):

@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,11 @@ import pytest
 from etcd_server import EtcdServer, needs_etcd
 from loop_lag import LoopLag
 from program import eventually
-from registered_workers import RegisteringProxy, RegisteringWorkers, RunProgram
+from registered_workers import RegisteringProxy, RegisteringWorkers, RunProgram, serving
 
-from proxy.config.load import load_settings
 from proxy.lifecycle.service import Service
-from proxy.serve import make_server
+from proxy.sim import ThreadedSimCluster
+from proxy.sim.registration import RegistrationSettings
 from proxy.workers.discovery.registration import worker_prefix
 from proxy.workers.worker import Role
 
@@ -30,22 +29,6 @@ FOLLOW_SECONDS = 2.0
 
 def cluster(etcd: EtcdServer) -> dict[str, Any]:
     return {"cluster_uri": etcd.uri, "inactive_timeout_sec": 3}
-
-
-@asynccontextmanager
-async def serving(**keys: Any) -> AsyncIterator[Service]:
-    """The proxy in this event loop."""
-    overrides = {"hostname": "127.0.0.1", "port": 0, "drain_grace": 0, "probe_interval": 0.2, **keys}
-    server = make_server(load_settings(None, overrides=overrides, environ={}))
-    task = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    app: Any = server.config.app
-    try:
-        yield app.service
-    finally:
-        server.hurry()
-        await asyncio.wait_for(task, SECONDS)
 
 
 def addresses(service: Service) -> list[str]:
@@ -92,7 +75,7 @@ async def test_the_loop_turns_while_workers_come_and_go_and_etcd_restarts(
     etcd: EtcdServer, run_program: RunProgram
 ) -> None:
     workers = await asyncio.to_thread(RegisteringWorkers, run_program, etcd.uri)
-    async with serving(disagg_cluster=cluster(etcd)) as service:
+    async with serving(disagg_cluster=cluster(etcd)) as (service, _):
         await until(lambda: service.ready)
 
         async def a_round() -> None:
@@ -114,7 +97,7 @@ async def test_the_loop_turns_while_workers_come_and_go_and_etcd_restarts(
 async def test_changes_are_followed_at_once(etcd: EtcdServer) -> None:
     """Within two seconds, after a restart of the etcd too."""
     fleet = Fleet(etcd, 20)
-    async with serving(disagg_cluster=cluster(etcd)) as service:
+    async with serving(disagg_cluster=cluster(etcd)) as (service, _):
         for _ in range(2):
             await asyncio.to_thread(fleet.put)
             assert await until(lambda: sorted(addresses(service)) == sorted(fleet.addresses)) < FOLLOW_SECONDS
@@ -125,32 +108,35 @@ async def test_changes_are_followed_at_once(etcd: EtcdServer) -> None:
             assert await until(lambda: "127.0.0.1:1" in addresses(service)) < FOLLOW_SECONDS
 
 
-async def test_an_outage_takes_no_worker_away(etcd: EtcdServer, run_program: RunProgram) -> None:
+async def test_an_outage_takes_no_worker_away(etcd: EtcdServer) -> None:
     """Nor does an etcd that comes back without its data, as long as the workers register again."""
-    workers = await asyncio.to_thread(RegisteringWorkers, run_program, etcd.uri)
-    # Workers try again after five seconds.
-    async with serving(disagg_cluster={**cluster(etcd), "inactive_timeout_sec": 30}) as service:
-        await until(lambda: service.ready)
-        known = {role: service.registry.of_role(role) for role in Role}
-        missing: list[list[str]] = []
+    registration = RegistrationSettings(
+        cluster_uri=etcd.uri, heartbeat_seconds=0.3, inactive_seconds=3, retry_seconds=0.3
+    )
+    with ThreadedSimCluster(1, 1, registration=registration) as workers:
+        listed = sorted([*workers.context_urls, *workers.generation_urls])
+        async with serving(disagg_cluster={**cluster(etcd), "inactive_timeout_sec": 30}) as (service, _):
+            await until(lambda: service.ready)
+            known = {role: service.registry.of_role(role) for role in Role}
+            missing: list[list[str]] = []
 
-        async def watch() -> None:
-            while True:
-                if sorted(addresses(service)) != workers.addresses or not service.ready:
-                    missing.append(addresses(service))
-                await asyncio.sleep(0.01)
+            async def watch() -> None:
+                while True:
+                    if sorted(addresses(service)) != listed or not service.ready:
+                        missing.append(addresses(service))
+                    await asyncio.sleep(0.01)
 
-        watching = asyncio.create_task(watch())
-        await asyncio.to_thread(etcd.restart)
-        await asyncio.sleep(0.5)
-        etcd.stop()
-        etcd.lose_data()
-        await asyncio.to_thread(etcd.start)
-        await until(lambda: len(etcd.keys(worker_prefix(""))) == 2)
-        await asyncio.sleep(0.5)
-        watching.cancel()
-        assert missing == []
-        assert {role: service.registry.of_role(role) for role in Role} == known
+            watching = asyncio.create_task(watch())
+            await asyncio.to_thread(etcd.restart)
+            await asyncio.sleep(0.5)
+            etcd.stop()
+            etcd.lose_data()
+            await asyncio.to_thread(etcd.start)
+            await until(lambda: len(etcd.keys(worker_prefix(""))) == 2)
+            await asyncio.sleep(0.5)
+            watching.cancel()
+            assert missing == []
+            assert {role: service.registry.of_role(role) for role in Role} == known
 
 
 @pytest.mark.parametrize("processes", [1, 2])
