@@ -110,6 +110,14 @@ def complete(port: int) -> int:
     return answer.status_code
 
 
+def test_the_lock_holds_all_that_the_packages_need(image):
+    """They are installed without looking at their dependencies."""
+    python = image.build.below("/opt/disagg-proxy/bin/python")
+    command = [sys.executable, "-m", "pip", "--python", python, "check"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stdout
+
+
 def test_it_serves_tells_its_health_and_drains(image, start):
     program, port = start()
     assert complete(port) == 200

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from running_proxy import running_proxy
 from test_deploy_readme import rows, section
 
 from proxy.config.errors import ConfigError
@@ -207,3 +208,11 @@ def test_variables(name: str) -> None:
 def test_generation_first_is_what_the_table_says(write_config: Write) -> None:
     refused = behaviour(write_config, {"schedule_style": "generation_first"}, "schedule_style") == "refused"
     assert refused == ("`generation_first` is refused" in TOP_ROWS["schedule_style"][-1])
+
+
+async def test_routes_that_are_gone() -> None:
+    named = re.search(r"^\* (`/docs`.*) do not exist", PAGE, re.MULTILINE)
+    assert named is not None
+    async with running_proxy() as proxy:
+        for path in re.findall(r"`(/[\w.]+)`", named[1]):
+            assert (await proxy.client.get(path)).status_code == 404
