@@ -59,9 +59,9 @@ class SingleLegEndpoint:
             ProxyError: nothing has been sent; the errors middleware answers.
         """
         record: RequestRecord = scope[RECORD]
-        body = await read_body(receive, self._proxy.max_body_bytes)
-        record.body_size = len(body)
-        body = self._read(body, record)
+        given = await read_body(receive, self._proxy.max_body_bytes)
+        record.body_size = len(given)
+        body = self._read(given, record)
         response_headers: Headers = [(b"x-request-id", record.request_id.encode())]
         response_headers += scope.get(RESPONSE_HEADERS, ())
         if record.dropped:
@@ -88,8 +88,10 @@ class SingleLegEndpoint:
         )
         passage.error_event = self._error_event
         method = "GET" if head_only else scope["method"]
+        leg = SingleLeg(passage, self._role, method, body, streams=not head_only)
+        del given, body  # this frame lives as long as the answer; the leg lets go of the body before
         try:
-            await SingleLeg(passage, self._role, method, body, streams=not head_only).serve()
+            await leg.serve()
         finally:
             client.close()
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from proxy.telemetry.fleet_view import FleetView
     from proxy.telemetry.shared import Labels
 
-_ROUTES = frozenset({"/v1/chat/completions", "/v1/completions"})
+_ROUTES = frozenset(
+    {"/v1/chat/completions", "/v1/completions", "/v1/responses", "/generate", "/inference/v1/generate"}
+)
 _CONTEXT = frozenset({"context"})
 _GENERATION = frozenset({"generation"})
 _FAILED = frozenset({"client_error", "server_error", "busy", "connect_failed", "reset", "timeout"})

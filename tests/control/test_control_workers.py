@@ -43,9 +43,12 @@ async def test_a_worker_is_added_and_removed(body):
         for name in (f"http://{spare.address}", quote(f"http://{gone.address}", safe="")):
             assert (await admin.delete(f"/workers/{name}")).json() == {"workers": [], "total": 0}
         assert await urls_of(admin) == {}
+        told = (await admin.get("/workers")).json()["removed"]
+        assert told == [spare.address, gone.address]
         added = await admin.post("/workers", json={"url": spare.address, "labels": {"domain": "x"}, **body})
         assert added.status_code == 200, added.text
         assert added.json()["workers"][0]["labels"] == {"domain": "x"}
+        assert (await admin.get("/workers")).json()["removed"] == [gone.address]
         await eventually(lambda: proxy.service.ready, "readiness")
         assert (await proxy.send()).status_code == 200
         assert spare.legs["context"] == 1

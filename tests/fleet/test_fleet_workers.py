@@ -6,7 +6,9 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+import httpx
 import pytest
 from fleet_control import CONTROL, Control
 from fleet_load import Load
@@ -80,3 +82,23 @@ def test_a_process_that_starts_again_knows_what_was_said(start_fleet: StartFleet
         # A word from before the restart can be taken back after it.
         control.call("POST", f"/workers/{spare}/resume")
         eventually(lambda: control.workers()[spare]["state"] == "ready", what="the return")
+
+
+def test_whichever_process_of_the_public_port_is_asked(start_fleet: StartFleet, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("letmein\n")
+    fleet = start_fleet(2, rl_control=True, rl_control_public=True, admin_token_file=str(token))
+    fleet.wait_ready()
+    first, second, _ = fleet.cluster.context_workers
+    url = f"http://127.0.0.1:{fleet.port}/workers"
+    headers = {"authorization": "Bearer letmein"}
+    for _ in range(4):  # a connection of its own each: both processes get some
+        assert httpx.get(url, trust_env=False).status_code == 401
+        for worker in (first, second):
+            drained = httpx.post(f"{url}/{worker.address}/drain", headers=headers, trust_env=False)
+            assert drained.json()["workers"][0]["state"] == "draining"
+        found = httpx.get(url, headers=headers, trust_env=False).json()["workers"]
+        assert [each["state"] for each in found if each["role"] == "context"] == ["draining"] * 2
+        for worker in (first, second):
+            resumed = httpx.post(f"{url}/{worker.address}/resume", headers=headers, trust_env=False)
+            assert resumed.json()["workers"][0]["state"] == "ready"

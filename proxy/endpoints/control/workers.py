@@ -36,9 +36,10 @@ class WorkersEndpoint:
 
     def __init__(self, service: Service) -> None:
         self._member = service.member
+        self._operator = service.registry.operator
 
     async def list(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve GET.
+        """Serve GET: also which addresses are removed, since they stay so whoever lists them.
 
         Raises:
             InvalidRequest: a parameter.
@@ -46,7 +47,8 @@ class WorkersEndpoint:
         """
         read_query(scope, ())
         workers = [shown(status) for status in await fleet_workers(self._member)]
-        await send_json(send, 200, {"workers": workers, "total": len(workers)})
+        removed = [address.text for address in self._operator.removed]
+        await send_json(send, 200, {"workers": workers, "total": len(workers), "removed": removed})
 
     async def add(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve POST: `{url, role, model, labels}`. A worker that is listed already takes these over, and is no

@@ -50,6 +50,11 @@ class OperatorSource:
         statements = self._statements.values()
         return frozenset(each.address for each in statements if each.standing == "draining")
 
+    @property
+    def removed(self) -> list[WorkerAddress]:
+        """The workers that are not listed, whatever other sources say."""
+        return [each.address for each in self._statements.values() if each.standing == "removed"]
+
     def listed(self) -> Sequence[ListedWorker]:
         """All workers that operators have added."""
         return [worker for statement in self._statements.values() for worker in statement.listed]
