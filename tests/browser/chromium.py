@@ -23,6 +23,7 @@ _FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-dev-shm-usage",
     "--hide-scrollbars",
     "--force-device-scale-factor=1",
     "--remote-debugging-port=0",

@@ -150,7 +150,7 @@ def test_every_control_has_a_name(page: Chromium) -> None:
         if not node["ignored"] and node["role"]["value"] in roles
     ]
     assert {role for role, _ in found} >= {"button", "searchbox", "region"}
-    unnamed = [role for role, name in found if not name and role != "table"]
+    unnamed = [role for role, name in found if not name]
     assert not unnamed
     assert sum(name.startswith("Drain ") for role, name in found if role == "button") == 4
 
