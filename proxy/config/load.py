@@ -73,8 +73,7 @@ def load_settings(
     for name in SECTIONS:
         values[name] = read_section(name, layers.top.get(name), layers.inherited, warnings)
     values["otlp_config"] = read_otlp(layers.top.get("otlp_config"), warnings)
-    cluster = read_disagg_cluster(layers.top.get("disagg_cluster"), values.get("port", 8000), warnings)
-    values["disagg_cluster"] = cluster
+    values["disagg_cluster"] = cluster = read_disagg_cluster(layers.top.get("disagg_cluster"))
     minimal = _read_minimal_instances(layers.proxy.get("minimal_instances"))
     values["proxy"] = proxy = ProxySettings(
         **_convert_fields(ProxySettings, "proxy.", layers.proxy),

@@ -21,13 +21,8 @@ _CLUSTER = "disagg_cluster"
 _ETCD_KEYS = ("etcd_user", "etcd_password_file", "etcd_tls_ca", "etcd_tls_certfile", "etcd_tls_keyfile")
 
 
-def read_disagg_cluster(entry: Entry | None, port: int, warnings: list[str]) -> DisaggCluster | None:
-    """Read the mapping; appends to `warnings`.
-
-    Args:
-        entry: null means that there is none.
-        port: of the proxy.
-        warnings: gets sentences.
+def read_disagg_cluster(entry: Entry | None) -> DisaggCluster | None:
+    """Read the mapping; null means that there is none.
 
     Raises:
         ConfigError: unknown keys, or a uri that is none.
@@ -45,16 +40,6 @@ def read_disagg_cluster(entry: Entry | None, port: int, warnings: list[str]) -> 
     except ValueError as error:
         key, shown = f"{_CLUSTER}.cluster_uri", show("cluster_uri", without_password(cluster.cluster_uri))
         raise ConfigError(str(error), origin=entry.origin, key=key, value=shown) from None
-    if cluster.embedded and port not in (0, cluster.own_port):
-        warnings.append(
-            f"{entry.origin}: {_CLUSTER}.cluster_uri names port {cluster.own_port}: the storage is served at the "
-            f"proxy's own port, {port}"
-        )
-    if not 0 < cluster.heartbeat_interval_sec < cluster.inactive_timeout_sec:
-        warnings.append(
-            f"{entry.origin}: with {_CLUSTER}.heartbeat_interval_sec = {cluster.heartbeat_interval_sec} and "
-            f"inactive_timeout_sec = {cluster.inactive_timeout_sec} workers send no heartbeats and disappear"
-        )
     return cluster
 
 
@@ -92,21 +77,35 @@ def without_urls(settings: Settings) -> tuple[Settings, list[str]]:
 
 
 def registration_warnings(settings: Settings) -> Iterator[str]:
-    """Sentences about keys without effect, and about who can register."""
-    proxy = settings.proxy
+    """Sentences about what will not work, has no effect, or is open to everybody."""
+    cluster, proxy = settings.disagg_cluster, settings.proxy
     if not settings.etcd_hosts:
         for name in _ETCD_KEYS:
             if getattr(proxy, name) is not None:
                 yield f"proxy.{name} has no effect: no etcd is configured"
-    if settings.disagg_cluster is None or not settings.disagg_cluster.embedded:
-        if proxy.cluster_storage_key_file is not None:
-            yield "proxy.cluster_storage_key_file has no effect: the proxy serves no cluster storage"
+    if cluster is not None and not 0 < cluster.heartbeat_interval_sec < cluster.inactive_timeout_sec:
+        yield (
+            f"with {_CLUSTER}.heartbeat_interval_sec = {cluster.heartbeat_interval_sec} and inactive_timeout_sec = "
+            f"{cluster.inactive_timeout_sec} workers send no heartbeats and disappear"
+        )
+    if cluster is not None and cluster.embedded:
+        yield from _storage_warnings(settings, cluster)
     elif proxy.cluster_storage_key_file is not None:
+        yield "proxy.cluster_storage_key_file has no effect: the proxy serves no cluster storage"
+
+
+def _storage_warnings(settings: Settings, cluster: DisaggCluster) -> Iterator[str]:
+    if settings.port not in (0, cluster.own_port):
+        yield (
+            f"{_CLUSTER}.cluster_uri names port {cluster.own_port}: the storage is served at the proxy's own port, "
+            f"{settings.port}"
+        )
+    if settings.proxy.cluster_storage_key_file is not None:
         yield (
             "workers need the key in proxy.cluster_storage_key_file to register; trtllm-serve has no option that "
             "makes it send one"
         )
-    elif proxy.api_keys_file is not None:
+    elif settings.proxy.api_keys_file is not None:
         yield (
             "workers need one of the keys in proxy.api_keys_file to register; trtllm-serve has no option that makes "
             "it send one: use an etcd"

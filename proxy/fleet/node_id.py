@@ -9,6 +9,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from time import monotonic
 
 from msgspec.structs import replace
 
@@ -102,20 +103,21 @@ class NodeIdLease:
 
     async def keep(self) -> None:
         """Keep the number until this is cancelled; one that was lost in an outage is taken again."""
-        well = True
+        well, renewed, pause = True, monotonic(), self._seconds / 3
         while True:
-            await asyncio.sleep(self._seconds / 3 if well else min(1.0, self._seconds / 3))
+            await asyncio.sleep(pause)
+            pause = min(1.0, self._seconds / 3)
             try:
-                held = await self._hold()
-                problem = "another proxy has taken it"
+                held, problem = await self._hold(), "another proxy has taken it"
+                if held:
+                    renewed, pause = monotonic(), self._seconds / 3
             except EtcdError as error:
-                held, problem = False, str(error)
-            if held != well:
-                _logger.log(
-                    logging.INFO if held else logging.ERROR,
-                    "the node_id is %s",
-                    "held again" if held else f"not held, request ids may collide: {problem}",
-                )
+                # Until the lease has run out nobody else gets the number.
+                held, problem = well and monotonic() - renewed < self._seconds, str(error)
+            if held and not well:
+                _logger.info("the node_id is held again")
+            elif well and not held:
+                _logger.error("the node_id is not held, request ids may collide: %s", problem)
             well = held
 
     async def _hold(self) -> bool:

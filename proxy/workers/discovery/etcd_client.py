@@ -164,7 +164,7 @@ class EtcdClient:
         """All keys that begin like this.
 
         Raises:
-            EtcdError: no member answers.
+            EtcdError: no member answers, or what answers is no etcd.
         """
         body = {**_below(prefix), "keys_only": keys_only}
         found = await self._call("/v3/kv/range", body, _Range)
@@ -190,6 +190,7 @@ class EtcdClient:
 
         Raises:
             WatchLost: the stream ended; the next member will be asked.
+            EtcdError: the member does not let us in, or is no etcd.
         """
         request = {"create_request": {**_below(prefix), "start_revision": str(revision)}}
         try:
@@ -305,7 +306,10 @@ def _base64(text: str) -> str:
 
 
 def _text(encoded: str) -> str:
-    return base64.b64decode(encoded).decode("utf-8", "replace")
+    try:
+        return base64.b64decode(encoded).decode("utf-8", "replace")
+    except ValueError:
+        raise EtcdError(f"not base64: {encoded[:80]!r}") from None
 
 
 def _changes(line: str) -> list[Change]:
@@ -313,6 +317,7 @@ def _changes(line: str) -> list[Change]:
 
     Raises:
         WatchLost: it says that there will be no more.
+        EtcdError: a key or value is not base64.
         msgspec.DecodeError: it is something else.
     """
     read = msgspec.json.decode(line, type=_WatchLine, strict=False)

@@ -42,6 +42,8 @@ class RegisteredWorkers:
     """Turns keys and values into a worker list; what cannot be read is told once and left out."""
 
     def __init__(self) -> None:
+        self._values: Mapping[str, str] = {}
+        self._listed: tuple[ListedWorker, ...] = ()
         self._told: set[str] = set()
 
     def listed(self, values: Mapping[str, str]) -> tuple[ListedWorker, ...]:
@@ -50,6 +52,12 @@ class RegisteredWorkers:
         Args:
             values: key -> JSON of `worker_id`, `host`, `port` and `role`.
         """
+        if values != self._values:  # usually they are only confirmed
+            self._values = values
+            self._listed = self._read_all(values)
+        return self._listed
+
+    def _read_all(self, values: Mapping[str, str]) -> tuple[ListedWorker, ...]:
         self._told &= values.keys()
         found: dict[tuple[RoleName, str], ListedWorker] = {}
         # The id contains the time of the registration: the last one stays.
