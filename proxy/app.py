@@ -113,7 +113,7 @@ def build_admin_app(service: Service) -> ASGIApp:
     """The application behind the admin listener, outermost middleware last."""
     settings = service.settings
     page = page_routes()
-    app: ASGIApp = Router({**page, **admin_routes(service), **control_routes(service)})
+    app: ASGIApp = Router({**control_routes(service), **page, **admin_routes(service)})
     token = admin_token(settings.proxy)
     if token is not None:
         # The page asks for the token itself: browsers cannot send one when they open it.

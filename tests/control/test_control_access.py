@@ -68,6 +68,21 @@ async def test_on_request_for_those_who_have_the_token(token_file, keys_file):
         assert (await proxy.client.get("/v1/models", headers=ALICE)).status_code == 200
 
 
+async def test_a_path_of_the_workers_covers_no_route_of_the_proxy(token_file):
+    keys = {
+        "rl_control": True,
+        "rl_control_public": True,
+        "admin_token_file": token_file,
+        "rl_fanout_paths": ["/health", "/pause", "/version"],
+    }
+    async with running_proxy(**keys) as proxy:
+        assert (await proxy.client.get("/health")).content == b""
+        assert "proxy" in (await proxy.client.get("/version")).json()
+        assert "paused" in (await proxy.client.get("/pause", headers=TOKEN)).json()
+        called = await proxy.client.get("/admin/fanout/version", headers=TOKEN)
+        assert len(called.json()["results"]) == 2
+
+
 async def test_the_token_on_the_admin_listener(token_file):
     async with controlled(admin_token_file=token_file) as (proxy, admin):
         for method, path in control_paths(proxy):

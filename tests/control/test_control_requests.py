@@ -45,24 +45,24 @@ async def test_a_pause_that_aborts(path, body):
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "aborted")
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
-        ("/pause?mode=keep", {}, 501),
-        ("/admin/pause?mode=keep", None, 501),
-        ("/pause?clear_cache=true", {}, 501),
-        ("/pause_generation", {"mode": "in_place"}, 501),
-        ("/pause_generation", {"mode": "retract"}, 501),
-        ("/pause_generation", {"mode": 1}, 400),
-        ("/pause_generation", {"how": "x"}, 400),
-        ("/pause?mode=later", {}, 400),
-        ("/pause?x=1", {}, 400),
-    ],
-)
-async def test_pauses_that_cannot_be(path, body, status):
+PAUSES_THAT_CANNOT_BE = [
+    ("/pause?mode=keep", {}, 501),
+    ("/admin/pause?mode=keep", None, 501),
+    ("/pause?clear_cache=true", {}, 501),
+    ("/pause_generation", {"mode": "in_place"}, 501),
+    ("/pause_generation", {"mode": "retract"}, 501),
+    ("/pause_generation", {"mode": 1}, 400),
+    ("/pause_generation", {"how": "x"}, 400),
+    ("/pause?mode=later", {}, 400),
+    ("/pause?x=1", {}, 400),
+]
+
+
+async def test_pauses_that_cannot_be():
     async with controlled() as (proxy, admin):
-        assert (await admin.post(path, json=body)).status_code == status
-        assert not proxy.service.admission.paused
+        for path, body, status in PAUSES_THAT_CANNOT_BE:
+            assert (await admin.post(path, json=body)).status_code == status
+            assert not proxy.service.admission.paused
 
 
 async def test_abort_by_id():
@@ -128,21 +128,21 @@ async def test_an_abort_before_the_hand_off_was_taken_leaves_no_kv():
         assert proxy.legs("generation") == 0
 
 
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({}, "rid"),
-        ({"abort_all": False}, "rid"),
-        ({"rid": 1}, "rid"),
-        ({"rid": [1]}, "rid"),
-        ({"abort_all": "yes"}, "abort_all"),
-        ({"rid": "a", "why": "b"}, "why"),
-    ],
-)
-async def test_aborts_of_nothing(body, param):
+ABORTS_OF_NOTHING = [
+    ({}, "rid"),
+    ({"abort_all": False}, "rid"),
+    ({"rid": 1}, "rid"),
+    ({"rid": [1]}, "rid"),
+    ({"abort_all": "yes"}, "abort_all"),
+    ({"rid": "a", "why": "b"}, "why"),
+]
+
+
+async def test_aborts_of_nothing():
     async with controlled() as (_, admin):
-        answer = await admin.post("/abort_request", json=body)
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+        for body, param in ABORTS_OF_NOTHING:
+            answer = await admin.post("/abort_request", json=body)
+            assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
 
 async def test_loads():

@@ -91,37 +91,37 @@ async def test_drain_and_resume(added):
         assert worker.legs["context"] > 0
 
 
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({}, "url"),
-        ({"url": "nonsense", "role": "context"}, "url"),
-        ({"url": "a:1"}, "role"),
-        ({"url": "a:1", "role": "decoder"}, "role"),
-        ({"url": "a:1", "role": "context", "labels": {"a": 1}}, "labels.a"),
-        ({"url": "a:1", "role": "context", "priority": 1}, "priority"),
-    ],
-)
-async def test_what_no_worker_can_be(body, param):
-    async with controlled() as (_, admin):
-        answer = await admin.post("/workers", json=body)
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
-        assert (await admin.post("/workers", content=b"[]")).json()["error"]["code"] == "invalid_json"
+WHAT_NO_WORKER_CAN_BE = [
+    ({}, "url"),
+    ({"url": "nonsense", "role": "context"}, "url"),
+    ({"url": "a:1"}, "role"),
+    ({"url": "a:1", "role": "decoder"}, "role"),
+    ({"url": "a:1", "role": "context", "labels": {"a": 1}}, "labels.a"),
+    ({"url": "a:1", "role": "context", "priority": 1}, "priority"),
+]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("DELETE", "/workers/nothing", 404),
-        ("DELETE", "/workers/nothing:1", 404),
-        ("GET", "/workers?x=1", 400),
-        ("POST", "/workers/a:1/explode", 405),
-        ("POST", "/workers/a:1/drain", 404),
-    ],
-)
-async def test_mistakes(method, path, status):
+async def test_what_no_worker_can_be():
     async with controlled() as (_, admin):
-        assert (await admin.request(method, path)).status_code == status
+        for body, param in WHAT_NO_WORKER_CAN_BE:
+            answer = await admin.post("/workers", json=body)
+            assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+            assert (await admin.post("/workers", content=b"[]")).json()["error"]["code"] == "invalid_json"
+
+
+MISTAKES = [
+    ("DELETE", "/workers/nothing", 404),
+    ("DELETE", "/workers/nothing:1", 404),
+    ("GET", "/workers?x=1", 400),
+    ("POST", "/workers/a:1/explode", 405),
+    ("POST", "/workers/a:1/drain", 404),
+]
+
+
+async def test_mistakes():
+    async with controlled() as (_, admin):
+        for method, path, status in MISTAKES:
+            assert (await admin.request(method, path)).status_code == status
 
 
 async def test_off_by_default():

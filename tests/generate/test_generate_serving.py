@@ -171,35 +171,35 @@ async def test_sampling_parameters_reach_the_workers():
         assert proxy.cluster.context_workers[0].requests[1].json()["max_tokens"] == 128
 
 
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({"input_ids": IDS, "sampling_params": {"dry_multiplier": 1}}, "sampling_params.dry_multiplier"),
-        ({"input_ids": IDS, "sampling_params": {"custom_params": {"a": 1}}}, "sampling_params.custom_params"),
-        ({"input_ids": IDS, "sampling_params": {"stream_interval": True}}, "sampling_params.stream_interval"),
-        ({"input_ids": IDS, "sampling_params": {"n": 2}}, "sampling_params.n"),
-        ({"input_ids": IDS, "sampling_params": []}, "sampling_params"),
-        ({"input_ids": IDS, "text": "a"}, "text"),
-        ({}, "text"),
-        ({"input_ids": [IDS, IDS]}, "input_ids"),
-        ({"input_ids": []}, "input_ids"),
-        ({"input_ids": "abc"}, "input_ids"),
-        ({"text": ["a"]}, "text"),
-        ({"text": "a", "rid": ["a"]}, "rid"),
-        ({"text": "a", "rid": "a b"}, "rid"),
-        ({"text": "a", "stream": "yes"}, "stream"),
-        ({"text": "a", "return_logprob": 1}, "return_logprob"),
-        ({"text": "a", "top_logprobs_num": 2}, "top_logprobs_num"),
-        ({"text": "a", "logprob_start_len": 0}, "logprob_start_len"),
-        ({"text": "a", "image_data": ["x"]}, "image_data"),
-        ({"text": "a", "return_hidden_states": True}, "return_hidden_states"),
-    ],
-)
-async def test_what_cannot_be_done_is_named(body, param):
+WHAT_CANNOT_BE_DONE_IS_NAMED = [
+    ({"input_ids": IDS, "sampling_params": {"dry_multiplier": 1}}, "sampling_params.dry_multiplier"),
+    ({"input_ids": IDS, "sampling_params": {"custom_params": {"a": 1}}}, "sampling_params.custom_params"),
+    ({"input_ids": IDS, "sampling_params": {"stream_interval": True}}, "sampling_params.stream_interval"),
+    ({"input_ids": IDS, "sampling_params": {"n": 2}}, "sampling_params.n"),
+    ({"input_ids": IDS, "sampling_params": []}, "sampling_params"),
+    ({"input_ids": IDS, "text": "a"}, "text"),
+    ({}, "text"),
+    ({"input_ids": [IDS, IDS]}, "input_ids"),
+    ({"input_ids": []}, "input_ids"),
+    ({"input_ids": "abc"}, "input_ids"),
+    ({"text": ["a"]}, "text"),
+    ({"text": "a", "rid": ["a"]}, "rid"),
+    ({"text": "a", "rid": "a b"}, "rid"),
+    ({"text": "a", "stream": "yes"}, "stream"),
+    ({"text": "a", "return_logprob": 1}, "return_logprob"),
+    ({"text": "a", "top_logprobs_num": 2}, "top_logprobs_num"),
+    ({"text": "a", "logprob_start_len": 0}, "logprob_start_len"),
+    ({"text": "a", "image_data": ["x"]}, "image_data"),
+    ({"text": "a", "return_hidden_states": True}, "return_hidden_states"),
+]
+
+
+async def test_what_cannot_be_done_is_named():
     async with running_proxy() as proxy:
-        answer = await proxy.client.post(SGLANG, json=body)
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
-        assert proxy.legs("context") == 0
+        for body, param in WHAT_CANNOT_BE_DONE_IS_NAMED:
+            answer = await proxy.client.post(SGLANG, json=body)
+            assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+            assert proxy.legs("context") == 0
 
 
 async def test_no_json_and_encoded_bodies():
@@ -316,21 +316,21 @@ async def test_vllms_shape(logprobs):
         }
 
 
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({"sampling_params": {}}, "token_ids"),
-        ({"token_ids": IDS, "stream": True}, "stream"),
-        ({"token_ids": IDS, "cache_salt": "a"}, "cache_salt"),
-        ({"token_ids": IDS, "sampling_params": {"logprobs": 5}}, "sampling_params.logprobs"),
-        ({"token_ids": IDS, "sampling_params": {"prompt_logprobs": 1}}, "sampling_params.prompt_logprobs"),
-        ({"token_ids": IDS, "sampling_params": {"max_new_tokens": 1}}, "sampling_params.max_new_tokens"),
-    ],
-)
-async def test_what_vllms_shape_cannot(body, param):
+WHAT_VLLMS_SHAPE_CANNOT = [
+    ({"sampling_params": {}}, "token_ids"),
+    ({"token_ids": IDS, "stream": True}, "stream"),
+    ({"token_ids": IDS, "cache_salt": "a"}, "cache_salt"),
+    ({"token_ids": IDS, "sampling_params": {"logprobs": 5}}, "sampling_params.logprobs"),
+    ({"token_ids": IDS, "sampling_params": {"prompt_logprobs": 1}}, "sampling_params.prompt_logprobs"),
+    ({"token_ids": IDS, "sampling_params": {"max_new_tokens": 1}}, "sampling_params.max_new_tokens"),
+]
+
+
+async def test_what_vllms_shape_cannot():
     async with running_proxy() as proxy:
-        answer = await proxy.client.post(VLLM, json=body)
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+        for body, param in WHAT_VLLMS_SHAPE_CANNOT:
+            answer = await proxy.client.post(VLLM, json=body)
+            assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
 
 async def test_one_of_several_models_must_be_named(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp
 
+from proxy.config.pass_through import OWN_PATHS
 from proxy.endpoints.control.fanout import Fanout, FanoutEndpoint
 from proxy.endpoints.control.pause import PauseAliasEndpoint, PauseStatusEndpoint, ResumeAliasEndpoint
 from proxy.endpoints.control.requests import AbortRequestEndpoint, LoadsEndpoint, refuse_flush
@@ -43,11 +44,11 @@ def control_routes(service: Service) -> Routes:
 
 
 def _fanout_routes(service: Service) -> Routes:
-    """Of the paths that are called on all workers; where they stand for a route of the proxy's own, that one wins."""
+    """Of the paths that are called on all workers; a route of the proxy's own is not covered by one of them."""
     proxy, fanout = service.settings.proxy, Fanout(service)
     below = FanoutEndpoint(fanout, proxy.rl_fanout_paths)
     routes: dict[str, dict[str, ASGIApp]] = {"/admin/fanout/*": {"GET": below, "POST": below}}
-    for path in proxy.rl_fanout_paths:
+    for path in [path for path in proxy.rl_fanout_paths if path not in OWN_PATHS]:
         routes[path] = dict.fromkeys(("GET", "POST"), FanoutEndpoint(fanout, path=path))
     for alias, path in MEMORY_ALIASES.items():
         if path in proxy.rl_fanout_paths:
