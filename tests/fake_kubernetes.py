@@ -36,13 +36,16 @@ class FakeKubernetes:
     """`put` and `delete` change slices, and those who watch hear of it.
 
     ``token``: who does not send it gets a 401. ``tls``: serve HTTPS. ``piece_bytes``: events dribble in such pieces.
-    ``broken``: lists and watches get a 500. ``mute``: nobody gets any answer.
+    ``broken``: lists and watches get a 500. ``mute``: nobody gets any answer. ``nodes``: their labels; others may not
+    be read, and with ``slow_nodes`` none answers.
     """
 
     def __init__(self, *, token: str | None = None, tls: ssl.SSLContext | None = None) -> None:
         self.token = token
-        self.broken = self.mute = False
+        self.broken = self.mute = self.slow_nodes = False
         self.piece_bytes = 0
+        self.nodes: dict[str, dict[str, str] | None] = {}
+        self.node_lookups: list[str] = []
         self.lists = self.watches = self.unauthorized = 0
         self.queries: list[dict[str, str]] = []
         self.authorization: list[str] = []
@@ -160,7 +163,7 @@ class FakeKubernetes:
         self.queries.append(query)
         headers = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if line)
         self.authorization.append(headers.get("authorization", ""))
-        while self.mute:
+        while self._server is not None and (self.mute or (self.slow_nodes and "/nodes/" in url.path)):
             await asyncio.sleep(0.01)
         status: tuple[int, Any]
         if self.token is not None and self.authorization[-1] != f"bearer {self.token}":
@@ -168,6 +171,8 @@ class FakeKubernetes:
             status = 401, {"kind": "Status", "code": 401, "message": "Unauthorized"}
         elif self.broken:
             status = 500, {"kind": "Status", "code": 500, "message": "etcdserver: no leader"}
+        elif url.path.startswith("/api/v1/nodes/"):
+            status = self._node(url.path.rpartition("/")[2])
         elif method != "GET" or url.path != "/apis/discovery.k8s.io/v1/namespaces/prod/endpointslices":
             status = 404, {"kind": "Status", "code": 404, "message": f"no {url.path}"}
         elif query.get("watch") == "true":
@@ -187,6 +192,13 @@ class FakeKubernetes:
         writer.write(b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n" % (status[0], len(body)) + body)
         await writer.drain()
         return True
+
+    def _node(self, name: str) -> tuple[int, Any]:
+        self.node_lookups.append(name)
+        labels = self.nodes.get(name)
+        if labels is None:
+            return 403, {"kind": "Status", "code": 403, "message": "nodes is forbidden"}
+        return 200, {"kind": "Node", "metadata": {"name": name, "labels": labels}}
 
     async def _watch(self, writer: asyncio.StreamWriter, query: dict[str, str], version: int) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")

@@ -202,6 +202,8 @@ _KUBERNETES = {
     "port": "name or number; may be left out when the Service has one",
     "family": "of the pods' addresses: `auto` (IPv4, else IPv6), `ipv4` or `ipv6`",
     "domain": "`zone` or `node`: becomes the label `domain` (see `workers`)",
+    "node_label": "instead of `domain`: a label of the pods' nodes, such as `nvidia.com/gpu.clique`; the service "
+    "account needs `get` for `nodes`",
     "api": "url of the API server; unset = that of the cluster in which the proxy runs",
     "credentials": "directory with `token` (read for each request), `ca.crt` and `namespace`",
     "relist": "seconds; then everything is read again",

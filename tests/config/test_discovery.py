@@ -76,6 +76,10 @@ def test_names_come_of_the_type_unless_they_are_given(load):
             "discovery: [{type: kubernetes, role: context, service: a, api: 'https://u@k'}]",
             "api is not a url",
         ),
+        (
+            "discovery: [{type: kubernetes, role: context, service: a, domain: zone, node_label: x}]",
+            "domain and node_label both",
+        ),
         ("minimal_instances: 3", "proxy.minimal_instances = 3: expected a mapping"),
         ("minimal_instances: {context: 1}", "unknown key"),
         ("minimal_instances: {context_servers: -1}", "of at least 0"),

@@ -23,6 +23,7 @@ class KubernetesEntry(RoleEntry, frozen=True, kw_only=True, tag="kubernetes"):
         port: a name of the Service's ports or a number; may be left out when it has one port.
         family: which address of a pod counts; `auto` is IPv4, else IPv6, else the name.
         domain: what becomes the label `domain` (`proxy.placement`), nothing when unset.
+        node_label: instead of `domain`: the label of a pod's node that becomes it.
         api: url of the API server; the one that the pod's environment names when unset.
         credentials: directory with `token`, `ca.crt` and `namespace`.
         relist: seconds after which everything is read again, whatever was heard meanwhile.
@@ -34,6 +35,7 @@ class KubernetesEntry(RoleEntry, frozen=True, kw_only=True, tag="kubernetes"):
     port: Annotated[int, Meta(ge=1, le=65535)] | Name | None = None
     family: Literal["auto", "ipv4", "ipv6"] = "auto"
     domain: Literal["zone", "node"] | None = None
+    node_label: Name | None = None
     api: Name | None = None
     credentials: Name = CREDENTIALS
     relist: PositiveSeconds = 300.0
@@ -41,6 +43,8 @@ class KubernetesEntry(RoleEntry, frozen=True, kw_only=True, tag="kubernetes"):
 
     def __post_init__(self) -> None:
         """Raises `ValueError`."""
+        if self.domain is not None and self.node_label is not None:
+            raise ValueError("domain and node_label both say what the domain is")
         if self.api is not None:
             parts = urlsplit(self.api)
             if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 
 import msgspec
@@ -95,6 +95,7 @@ class EndpointSliceList(msgspec.Struct, frozen=True):
     items: tuple[EndpointSlice, ...] | None = None
 
 
+NO_DOMAINS: Mapping[str, str] = {}
 _ADDRESS_TYPES = {"auto": ("IPv4", "IPv6", "FQDN"), "ipv4": ("IPv4",), "ipv6": ("IPv6",)}
 
 
@@ -110,11 +111,18 @@ class _Pod:
         self.by_type[address_type] = endpoint
 
 
-def workers_in(slices: Iterable[EndpointSlice], entry: KubernetesEntry) -> tuple[ListedWorker, ...]:
+def workers_in(
+    slices: Iterable[EndpointSlice], entry: KubernetesEntry, domains: Mapping[str, str] = NO_DOMAINS
+) -> tuple[ListedWorker, ...]:
     """The workers, one per pod, in the order of their addresses.
 
     Pods are told apart by their uid: while endpoints move, two slices have the same one; with both kinds of addresses a
     pod is in two slices; and an address may be that of a pod that has gone and of a new one.
+
+    Args:
+        slices: all of the Service.
+        entry: role, port and the like.
+        domains: by the names of nodes, for `node_label`.
 
     Raises:
         SourceLost: it is not clear which port is meant.
@@ -133,7 +141,7 @@ def workers_in(slices: Iterable[EndpointSlice], entry: KubernetesEntry) -> tuple
         worker
         for (host, port), (endpoint, draining) in sorted(places.items(), key=lambda item: item[0])
         for worker in list_workers(
-            entry, host, port, labels=_labels(endpoint, entry.domain), draining=draining
+            entry, host, port, labels=_labels(endpoint, entry.domain, domains), draining=draining
         )
     )
 
@@ -150,11 +158,10 @@ def _pods(slices: Iterable[EndpointSlice], entry: KubernetesEntry) -> dict[tuple
     return pods
 
 
-def _labels(endpoint: Endpoint, domain: str | None) -> dict[str, str]:
+def _labels(endpoint: Endpoint, domain: str | None, domains: Mapping[str, str]) -> dict[str, str]:
     labels = endpoint.labels
-    if domain is not None and domain in labels:
-        labels["domain"] = labels[domain]
-    return labels
+    found = domains.get(endpoint.node_name or "") if domain is None else labels.get(domain)
+    return labels if found is None else {**labels, "domain": found}
 
 
 def _with_ports(

@@ -11,6 +11,7 @@ from proxy.config.discovery.kubernetes import KubernetesEntry
 from proxy.config.listed_worker import ListedWorker
 from proxy.workers.discovery.endpoint_slices import EndpointSlice, workers_in
 from proxy.workers.discovery.kubernetes_api import Expired, KubernetesApi, read_event
+from proxy.workers.discovery.node_domains import NodeDomains
 from proxy.workers.discovery.source import SourceLost
 
 # A list or a watch that is void sooner is not tried again at once.
@@ -43,6 +44,7 @@ class KubernetesSource:
         self._clock = clock
         self._environ = environ
         self._slices: dict[str, EndpointSlice] = {}
+        self._domains = NodeDomains(entry)
 
     async def changes(self) -> AsyncGenerator[Sequence[ListedWorker], None]:
         """See `Source`."""
@@ -51,12 +53,13 @@ class KubernetesSource:
                 found = await api.list_slices()
                 listed_at = self._clock()
                 self._slices = {each.metadata.uid: each for each in found.items or ()}
-                yield self._workers()
+                self._domains.forget()
+                yield await self._workers(api)
                 try:
                     watch = self._watch(api, found.metadata.resource_version)
                     async with aclosing(watch) as changes:
                         async for _ in changes:
-                            yield self._workers()
+                            yield await self._workers(api)
                 except Expired:
                     if self._clock() - listed_at < _TOO_SOON:
                         raise SourceLost("a list is too old as soon as it is read") from None
@@ -83,5 +86,6 @@ class KubernetesSource:
         else:
             self._slices[found.metadata.uid] = found
 
-    def _workers(self) -> tuple[ListedWorker, ...]:
-        return workers_in(self._slices.values(), self._entry)
+    async def _workers(self, api: KubernetesApi) -> tuple[ListedWorker, ...]:
+        await self._domains.learn(api, self._slices.values())
+        return workers_in(self._slices.values(), self._entry, self._domains.by_node)

@@ -1,4 +1,4 @@
-"""As much of the Kubernetes API as EndpointSlices need: list and watch, as a pod's service account."""
+"""As much of the Kubernetes API as EndpointSlices and the labels of nodes need, as a pod's service account."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -58,8 +59,21 @@ class Bookmark(msgspec.Struct, frozen=True):
     metadata: Metadata
 
 
+class Labelled(msgspec.Struct, frozen=True):
+    """The part of an object's metadata that it is labelled with."""
+
+    labels: dict[str, str] | None = None
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A node, of which only the labels count."""
+
+    metadata: Labelled
+
+
 _list_decoder = msgspec.json.Decoder(EndpointSliceList)
 _event_decoder = msgspec.json.Decoder(Event)
+_node_decoder = msgspec.json.Decoder(Node)
 _slice_decoder = msgspec.json.Decoder(EndpointSlice)
 _bookmark_decoder = msgspec.json.Decoder(Bookmark)
 
@@ -81,7 +95,8 @@ class KubernetesApi:
         namespace = entry.namespace or self._read("namespace")
         url = entry.api or _in_cluster(environ)
         self._secure = url.startswith("https:")
-        self._url = f"{url.rstrip('/')}/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
+        self._server = url.rstrip("/")
+        self._url = f"{self._server}/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
         transport = httpx.AsyncHTTPTransport(
             verify=self._tls(), trust_env=False, socket_options=list(_KEEP_ALIVE)
         )
@@ -100,16 +115,33 @@ class KubernetesApi:
         Raises:
             SourceLost: no usable answer in time.
         """
+        content = await self._get(self._url, self._query())
         try:
-            async with asyncio.timeout(_LIST_SECONDS):
-                answer = await self._client.get(self._url, params=self._query(), headers=self._headers())
-            if answer.status_code != httpx.codes.OK:
-                raise SourceLost(_problem(answer.status_code, answer.content))
-            return _list_decoder.decode(answer.content)
-        except (TimeoutError, httpx.HTTPError) as error:
-            raise SourceLost(_sentence(error)) from None
+            return _list_decoder.decode(content)
         except msgspec.DecodeError as error:
             raise SourceLost(f"the list of EndpointSlices makes no sense: {error}") from None
+
+    async def node_labels(self, node: str) -> Mapping[str, str]:
+        """The labels of a node.
+
+        Raises:
+            SourceLost: no usable answer in time; to read nodes needs a permission of its own.
+        """
+        content = await self._get(f"{self._server}/api/v1/nodes/{quote(node, safe='')}", {})
+        try:
+            return _node_decoder.decode(content).metadata.labels or {}
+        except msgspec.DecodeError as error:
+            raise SourceLost(f"the node {node} makes no sense: {error}") from None
+
+    async def _get(self, url: str, query: Mapping[str, str]) -> bytes:
+        try:
+            async with asyncio.timeout(_LIST_SECONDS):
+                answer = await self._client.get(url, params=query, headers=self._headers())
+        except (TimeoutError, httpx.HTTPError) as error:
+            raise SourceLost(_sentence(error)) from None
+        if answer.status_code != httpx.codes.OK:
+            raise SourceLost(_problem(answer.status_code, answer.content))
+        return answer.content
 
     async def watch(self, version: str, seconds: float) -> AsyncGenerator[list[Event], None]:
         """What changes after a version, as many events at once as have arrived, until the server ends it in order.

@@ -266,6 +266,49 @@ async def test_a_watch_that_hears_nothing_and_never_ends(api, monkeypatch):
         assert "ReadTimeout" in seen.status.problem or seen.status.problem is None
 
 
+CLIQUE = "nvidia.com/gpu.clique"
+
+
+async def test_a_label_of_the_nodes_may_be_the_domain(api, caplog):
+    api.nodes = {"n1": {CLIQUE: "c.1"}, "n2": {}}
+    pods = [endpoint(f"{n}", f"10.0.0.{n}", nodeName=f"n{n}") for n in (1, 2, 3)]
+    api.put(endpoint_slice("s", *pods, endpoint("4", "10.0.0.4")))
+    source = source_of(api, node_label=CLIQUE)
+    async with aclosing(source.changes()) as changes:
+        domains = [worker.labels.get("domain") for worker in await anext(changes)]
+        assert domains == ["c.1", None, None, None]
+        assert sorted(api.node_lookups) == ["n1", "n2", "n3"]
+        assert "label nvidia.com/gpu.clique of nodes is not known: the API server answers 403" in caplog.text
+        upcoming = asyncio.ensure_future(anext(changes))
+        await until(lambda: api.watchers)
+        # Only a node that is new is asked for.
+        api.nodes["n5"] = {CLIQUE: "c.2"}
+        api.put(endpoint_slice("t", endpoint("5", "10.0.0.5", nodeName="n5")))
+        assert (await upcoming)[-1].labels["domain"] == "c.2"
+        assert api.node_lookups[3:] == ["n5"]
+    # When everything is read again, so are the nodes; one that does not tell keeps its domain.
+    api.nodes = {"n1": None, "n2": {CLIQUE: "c.1"}, "n3": {CLIQUE: "c.3"}, "n5": {}}
+    async with aclosing(source.changes()) as changes:
+        domains = [worker.labels.get("domain") for worker in await anext(changes)]
+    assert domains == ["c.1", "c.1", "c.3", None, None]
+
+
+async def test_workers_do_not_wait_long_for_their_domains(api, monkeypatch, caplog):
+    monkeypatch.setattr("proxy.workers.discovery.node_domains._SECONDS", 0.05)
+    api.nodes = {"n1": {CLIQUE: "c.1"}}
+    api.slow_nodes = True
+    api.put(endpoint_slice("s", endpoint("1", "10.0.0.1", nodeName="n1")))
+    (worker,) = await first(source_of(api, node_label=CLIQUE))
+    assert "domain" not in worker.labels
+    assert "not all answers came within 0.05 s" in caplog.text
+
+
+async def test_nodes_are_not_asked_for_without_need(api):
+    api.put(endpoint_slice("s", endpoint("1", "10.0.0.1", nodeName="n1")))
+    await first(source_of(api, domain="node"))
+    assert api.node_lookups == []
+
+
 async def test_the_event_loop_turns_while_much_is_read(api):
     for block in range(10):
         pods = [endpoint(f"{block}-{n}", f"10.0.{block}.{n + 1}") for n in range(100)]
