@@ -50,9 +50,9 @@ class EtcdServer:
             "listen-peer-urls": peer,
             "initial-advertise-peer-urls": peer,
             "initial-cluster": f"default={peer}",
-            # Leases of two seconds are allowed: etcd wants at least one and a half election time-outs.
-            "heartbeat-interval": "50",
-            "election-timeout": "500",
+            # A single member elects itself: soon. Leases last at least one and a half election time-outs.
+            "heartbeat-interval": "10",
+            "election-timeout": "100",
         }
         if self._tls is not None:
             certificate, key, authority = self._tls

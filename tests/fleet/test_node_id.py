@@ -85,7 +85,7 @@ async def test_it_is_kept_and_taken_again(etcd: EtcdServer, caplog: pytest.LogCa
     lease = lease_of(etcd, seconds=2)
     number = await lease.claim()
     keeping = asyncio.create_task(lease.keep())
-    await asyncio.sleep(3.0)
+    await asyncio.sleep(2.5)
     assert held(etcd) == [number]
     etcd.stop()
     await until(lambda: "is not held" in caplog.text)
@@ -100,7 +100,7 @@ async def test_it_is_kept_and_taken_again(etcd: EtcdServer, caplog: pytest.LogCa
     await asyncio.to_thread(etcd.start)
     etcd.call("kv/put", {"key": encode(f"{PREFIX}{number}"), "value": encode("somebody")})
     await until(lambda: "another proxy has taken it" in caplog.text)
-    await asyncio.sleep(1.5)
+    await asyncio.sleep(1.0)
     assert "held again" not in caplog.text
     etcd.delete(f"{PREFIX}{number}")
     await until(lambda: "held again" in caplog.text)
