@@ -1,86 +1,19 @@
-"""Makes `dashboard.json` for Grafana 10 and newer: `python deploy/observability/dashboard.py > .../dashboard.json`.
+"""Makes `dashboard.json`: `python deploy/observability/dashboard.py > deploy/observability/dashboard.json`.
 
-The panels are the literal table `ROWS`; their numbers are their places in it, so that a change of one panel changes
-few lines of the result.
+The panels are the literal table `ROWS`.
 """
 
 import json
 import sys
-from collections.abc import Iterator
-from typing import Any, NamedTuple
 
-PREFIX = "disagg_proxy_"
-CHOSEN = 'job=~"$job", instance=~"$instance"'
-_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-_WIDTH, _HEIGHT, _ACROSS = 8, 7, 24
-
-
-class Panel(NamedTuple):
-    """One panel.
-
-    Attributes:
-        title: what it shows.
-        unit: of Grafana.
-        queries: expression and legend of each.
-        kind: of Grafana.
-        text: what it means, shown on request.
-    """
-
-    title: str
-    unit: str
-    queries: tuple[tuple[str, str], ...]
-    kind: str = "timeseries"
-    text: str = ""
-
-
-def selected(metric: str, *conditions: str) -> str:
-    """A series of ours, of the chosen jobs and instances."""
-    return f"{PREFIX}{metric}{{{', '.join([CHOSEN, *conditions])}}}"
-
-
-def rate(metric: str, *conditions: str, by: str = "") -> str:
-    """Events per second."""
-    return f"sum{_by(by)} (rate({selected(metric + '_total', *conditions)}[$__rate_interval]))"
-
-
-def rare(metric: str, by: str = "") -> str:
-    """Events per second of a kind that has no series until the first one; 0 until then."""
-    return f"{rate(metric, by=by)} or vector(0)"
-
-
-def total(metric: str, *conditions: str, by: str = "", how: str = "sum") -> str:
-    """A gauge over all instances."""
-    return f"{how}{_by(by)} ({selected(metric, *conditions)})"
-
-
-def quantiles(metric: str, *conditions: str, by: str = "") -> tuple[tuple[str, str], ...]:
-    """Half, 95 and 99 of 100 of what a histogram has observed are below these."""
-    labels = f"le, {by}" if by else "le"
-    seen = f"sum{_by(labels)} (rate({selected(metric + '_bucket', *conditions)}[$__rate_interval]))"
-    legend = f" {{{{{by}}}}}" if by else ""
-    return tuple(
-        (f"histogram_quantile({part}, {seen})", f"p{part * 100:g}{legend}") for part in (0.5, 0.95, 0.99)
-    )
-
-
-def mean(metric: str, *conditions: str, by: str = "") -> str:
-    """The mean of what a histogram has observed."""
-    parts = [
-        f"sum{_by(by)} (rate({selected(f'{metric}_{end}', *conditions)}[$__rate_interval]))"
-        for end in ("sum", "count")
-    ]
-    return " / ".join(parts)
-
-
-def _by(labels: str) -> str:
-    return f" by ({labels})" if labels else ""
-
+from grafana import Panel, Rows, document
+from queries import mean, quantiles, rare, rate, selected, total
 
 INFERENCE = 'route=~"/v1/(chat/)?completions"'
 FAILED = 'outcome="error"'
 ERROR_RATIO = f"{rate('requests', INFERENCE, FAILED)} / {rate('requests', INFERENCE)} or vector(0)"
 
-ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
+ROWS: Rows = (
     (
         "Overview",
         (
@@ -331,87 +264,6 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
 )
 
 
-def dashboard() -> dict[str, Any]:
-    """The dashboard as Grafana imports it."""
-    return {
-        "uid": "disagg-proxy",
-        "title": "disagg-proxy",
-        "tags": ["llm", "disagg-proxy"],
-        "schemaVersion": 39,
-        "version": 1,
-        "editable": True,
-        "refresh": "10s",
-        "time": {"from": "now-1h", "to": "now"},
-        "timezone": "browser",
-        "graphTooltip": 1,
-        "templating": {"list": list(_variables())},
-        "panels": list(_panels()),
-    }
-
-
-def _variables() -> Iterator[dict[str, Any]]:
-    yield {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
-    known = f"{PREFIX}processes"
-    for name, query in (
-        ("job", f"label_values({known}, job)"),
-        ("instance", f'label_values({known}{{job=~"$job"}}, instance)'),
-    ):
-        yield {
-            "name": name,
-            "label": name.capitalize(),
-            "type": "query",
-            "datasource": _SOURCE,
-            "query": {"query": query, "refId": name},
-            "refresh": 2,
-            "includeAll": True,
-            "allValue": ".+",
-            "multi": True,
-            "current": {"text": "All", "value": "$__all"},
-        }
-
-
-def _panels() -> Iterator[dict[str, Any]]:
-    top = 0
-    for row, (title, panels) in enumerate(ROWS, start=1):
-        yield {
-            "id": row * 100,
-            "type": "row",
-            "title": title,
-            "collapsed": False,
-            "gridPos": {"x": 0, "y": top, "w": _ACROSS, "h": 1},
-            "panels": [],
-        }
-        top += 1
-        for place, panel in enumerate(panels):
-            x = place * _WIDTH % _ACROSS
-            yield _panel(panel, row * 100 + place + 1, x, top + place * _WIDTH // _ACROSS * _HEIGHT)
-        top += (len(panels) * _WIDTH + _ACROSS - 1) // _ACROSS * _HEIGHT
-
-
-def _panel(panel: Panel, number: int, x: int, y: int) -> dict[str, Any]:
-    custom = {} if panel.kind == "stat" else {"custom": {"fillOpacity": 10, "showPoints": "never"}}
-    return {
-        "id": number,
-        "type": panel.kind,
-        "title": panel.title,
-        "description": panel.text,
-        "datasource": _SOURCE,
-        "gridPos": {"x": x, "y": y, "w": _WIDTH, "h": _HEIGHT},
-        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0, **custom}, "overrides": []},
-        "targets": [
-            {
-                "refId": chr(ord("A") + number),
-                "datasource": _SOURCE,
-                "expr": expression,
-                "legendFormat": legend,
-                "range": panel.kind != "stat",
-                "instant": panel.kind == "stat",
-            }
-            for number, (expression, legend) in enumerate(panel.queries)
-        ],
-    }
-
-
 if __name__ == "__main__":
-    json.dump(dashboard(), sys.stdout, indent=1)
+    json.dump(document(ROWS), sys.stdout, indent=1)
     sys.stdout.write("\n")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from proxy.config.errors import ConfigError
+from proxy.config.nested import read_list
 from proxy.config.sources import unknown_key
 from proxy.config.values import Entry, convert_mapping, show
-from proxy.config.yaml_file import parse_yaml
 from proxy.wire.fields.own import FieldRule
 
 RULE_KEYS = frozenset(FieldRule.__struct_fields__)
@@ -18,14 +18,7 @@ def read_field_rules(key: str, entry: Entry | None) -> tuple[FieldRule, ...]:
 
     `key` is its dotted path. Raises `ConfigError`.
     """
-    if entry is None:
-        return ()
-    value = parse_yaml(entry.value, origin=entry.origin) if entry.text else entry.value
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise _error(key, Entry(value, entry.origin), "expected a list of {field, action, ...}")
-    return tuple(_read_rule(f"{key}[{index}]", Entry(each, entry.origin)) for index, each in enumerate(value))
+    return tuple(_read_rule(here, each) for here, each in read_list(key, entry, "{field, action, ...}"))
 
 
 def _read_rule(key: str, entry: Entry) -> FieldRule:
@@ -36,8 +29,5 @@ def _read_rule(key: str, entry: Entry) -> FieldRule:
     try:
         return msgspec.convert(given, FieldRule)
     except msgspec.ValidationError as error:
-        raise _error(key, entry, str(error)) from None
-
-
-def _error(key: str, entry: Entry, problem: str) -> ConfigError:
-    return ConfigError(problem, origin=entry.origin, key=key, value=show(key, entry.value))
+        value = show(key, entry.value)
+        raise ConfigError(str(error), origin=entry.origin, key=key, value=value) from None

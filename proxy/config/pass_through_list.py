@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from proxy.config.errors import ConfigError
-from proxy.config.nested import read_struct
+from proxy.config.nested import read_list, read_struct
 from proxy.config.pass_through import PassThroughRoute
 from proxy.config.values import Entry, show
-from proxy.config.yaml_file import parse_yaml
 
 
 def read_pass_through(key: str, entry: Entry | None) -> tuple[PassThroughRoute, ...]:
@@ -14,22 +13,11 @@ def read_pass_through(key: str, entry: Entry | None) -> tuple[PassThroughRoute, 
 
     `key` is its dotted path. Raises `ConfigError`.
     """
-    if entry is None:
-        return ()
-    value = parse_yaml(entry.value, origin=entry.origin) if entry.text else entry.value
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise _error(key, Entry(value, entry.origin), "expected a list of {path, role, methods}")
     routes: dict[str, PassThroughRoute] = {}
-    for index, each in enumerate(value):
-        here = f"{key}[{index}]"
-        route = read_struct(here, Entry(each, entry.origin), PassThroughRoute)
+    for here, each in read_list(key, entry, "{path, role, methods}"):
+        route = read_struct(here, each, PassThroughRoute)
         if route.path in routes:
-            raise _error(f"{here}.path", Entry(route.path, entry.origin), "appears twice")
+            name = f"{here}.path"
+            raise ConfigError("appears twice", origin=each.origin, key=name, value=show(name, route.path))
         routes[route.path] = route
     return tuple(routes.values())
-
-
-def _error(key: str, entry: Entry, problem: str) -> ConfigError:
-    return ConfigError(problem, origin=entry.origin, key=key, value=show(key, entry.value))

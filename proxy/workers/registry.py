@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from proxy.config.address import WorkerAddress
-from proxy.config.discovery.entry import CONFIGURATION, OPERATOR
+from proxy.config.discovery.entry import CONFIGURATION
 from proxy.config.listed_worker import ListedWorker
 from proxy.errors import NotFound
 from proxy.placement.columns import ColumnAllocator, LocalColumns, TableFull
@@ -21,9 +21,10 @@ from proxy.upstream.pool import ConnectionPool
 from proxy.wire.versions import WorkerVersion
 from proxy.workers.canary import Canary, CanaryMonitor
 from proxy.workers.capabilities import PoolCapabilities, field_options
-from proxy.workers.discovery.operator import OperatorSource, Statement
+from proxy.workers.discovery.operator import Statement
 from proxy.workers.health import Health, Notify
 from proxy.workers.instance import Instance
+from proxy.workers.lists import WorkerLists
 from proxy.workers.monitor import HealthMonitor
 from proxy.workers.pool import WorkerPool
 from proxy.workers.reprieve import LOOK_SECONDS, Reprieve, WorkerKey
@@ -62,7 +63,6 @@ class Registry:
         self._clock = clock
         self._table = table if table is not None else LoadTable()
         self._columns = columns if columns is not None else LocalColumns(self._table.columns)
-        self.operator = OperatorSource()
         self.access = WorkerAccess(settings.proxy)
         self._monitor = HealthMonitor(
             access=self.access,
@@ -78,11 +78,8 @@ class Registry:
         self._pools: dict[Role, dict[str | None, WorkerPool]] = {role: {} for role in Role}
         self._by_key: dict[WorkerKey, Worker] = {}
         self._instances: dict[WorkerAddress, Instance] = {}
-        # In the order of the configuration, whoever comes first.
-        self._lists: dict[str, tuple[ListedWorker, ...]] = {
-            CONFIGURATION: (),
-            **{entry.name: () for entry in settings.proxy.discovery},
-        }
+        self._lists = WorkerLists([CONFIGURATION, *(entry.name for entry in settings.proxy.discovery)])
+        self.operator = self._lists.operator
         self._wanted: dict[WorkerKey, ListedWorker] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._start_timer: asyncio.TimerHandle | None = None
@@ -190,11 +187,11 @@ class Registry:
             listed: all workers that the source knows.
             source: which list this replaces.
         """
-        self._lists[source] = tuple(listed)
+        self._lists.put(source, listed)
         self._take_over()
 
     def _take_over(self) -> None:
-        self._wanted = wanted = self._united()
+        self._wanted = wanted = self._lists.united()
         gone = [key for key in self._by_key if key not in wanted]
         spared = self._reprieve.spared(gone, wanted, self._by_key)
         self._look_again(bool(spared))
@@ -228,21 +225,10 @@ class Registry:
         loop = asyncio.get_running_loop()
         self._reprieve_timer = loop.call_later(LOOK_SECONDS, self._take_over) if soon else None
 
-    def _united(self) -> dict[WorkerKey, ListedWorker]:
-        """The lists of all sources. For a worker that several know, what one says of its labels completes what those
-        before it say, and it drains if one of them says so."""
-        united: dict[WorkerKey, ListedWorker] = {}
-        lists = self._lists.items()
-        for each in self.operator.over((source, each) for source, listed in lists for each in listed):
-            key = (each.model, Role(each.role), each.address)
-            known = united.get(key)
-            united[key] = each if known is None else known.completed(each)
-        return united
-
     def state(self, statement: Statement) -> None:
         """Take over what an operator says of a worker; legs in flight are never touched."""
-        self.operator.put(statement)
-        self.apply(self.operator.listed(), source=OPERATOR)
+        self._lists.state(statement)
+        self._take_over()
 
     def _add(self, key: WorkerKey, listed: ListedWorker) -> Worker | None:
         model, role, address = key

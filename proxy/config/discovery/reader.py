@@ -9,9 +9,8 @@ import msgspec
 from proxy.config.discovery.entry import RESERVED_NAMES, SourceEntry
 from proxy.config.discovery.kinds import KINDS
 from proxy.config.errors import ConfigError
-from proxy.config.nested import read_struct
+from proxy.config.nested import read_list, read_struct
 from proxy.config.values import Entry, convert_mapping, show
-from proxy.config.yaml_file import parse_yaml
 
 
 def read_discovery(key: str, entry: Entry | None) -> tuple[Any, ...]:
@@ -19,20 +18,12 @@ def read_discovery(key: str, entry: Entry | None) -> tuple[Any, ...]:
 
     `key` is its dotted path. Raises `ConfigError`.
     """
-    if entry is None:
-        return ()
-    value = parse_yaml(entry.value, origin=entry.origin) if entry.text else entry.value
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise _error(key, Entry(value, entry.origin), "expected a list of {type, ...}")
     sources: dict[str, SourceEntry] = {}
-    for index, each in enumerate(value):
-        here = Entry(each, entry.origin)
-        source = _read_source(f"{key}[{index}]", here)
+    for here, each in read_list(key, entry, "{type, ...}"):
+        source = _read_source(here, each)
         if source.name in sources or source.name in RESERVED_NAMES:
             problem = f'there is a source "{source.name}" already: give this one another name'
-            raise _error(f"{key}[{index}].name", Entry(source.name, entry.origin), problem)
+            raise _error(f"{here}.name", Entry(source.name, each.origin), problem)
         sources[source.name] = source
     return tuple(sources.values())
 

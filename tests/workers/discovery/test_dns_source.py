@@ -5,10 +5,10 @@ from contextlib import aclosing
 import pytest
 from dns_zone import Zone
 from loop_lag import LoopLag
+from told import told_by
 
 from proxy.config.discovery.dns import DnsEntry
 from proxy.workers.discovery.dns import DnsSource
-from proxy.workers.discovery.source import SourceLost
 
 HOST, A, AAAA = "ctx.test", ("ctx.test", "A"), ("ctx.test", "AAAA")
 
@@ -37,16 +37,7 @@ class Looks:
 
     async def lists(self, number=1):
         """What the next looks tell; a problem ends them."""
-        told = []
-        try:
-            async with aclosing(self.source.changes()) as changes:
-                async for listed in changes:
-                    told.append([worker.address.text for worker in listed])
-                    if len(told) == number:
-                        return told
-        except SourceLost as lost:
-            told.append(str(lost))
-        return told
+        return await told_by(self.source, number, "text")
 
 
 async def test_every_address_is_a_worker(zone):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from loop_lag import LoopLag
+from told import told_by
 
 from proxy.config.discovery.file import FileEntry
 from proxy.workers.discovery.file import FileSource
-from proxy.workers.discovery.source import SourceLost
 
 ONE = "- {url: 'a:1', role: context}\n"
 TWO = f"{ONE}- {{url: 'b:1', role: generation, model: m, labels: {{zone: z}}}}\n"
@@ -34,16 +34,7 @@ class Watched:
 
     async def lists(self, number):
         """What the next looks tell; a problem ends them."""
-        told = []
-        try:
-            async with aclosing(self.source.changes()) as changes:
-                async for listed in changes:
-                    told.append([worker.address.host for worker in listed])
-                    if len(told) == number:
-                        return told
-        except SourceLost as lost:
-            told.append(str(lost))
-        return told
+        return await told_by(self.source, number, "host")
 
 
 @pytest.fixture
