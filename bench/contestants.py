@@ -69,11 +69,13 @@ def _binary(name: str) -> str:
     return found
 
 
-def ours(base64: bool, source: Path = ROOT, extra: str = "") -> Callable[[Ports, Path], Launch]:
+def ours(
+    base64: bool, source: Path = ROOT, extra: str = "access_log: false"
+) -> Callable[[Ports, Path], Launch]:
     """This project's proxy, from the working tree or another checkout at `source`.
 
-    `extra`: more keys of the `proxy:` mapping. Everything else has its default, so field policy, placement,
-    health probes and metrics are on.
+    `extra`: keys of the `proxy:` mapping; `{folder}` is one for files. Everything else has its default, so field
+    policy, placement, health probes and metrics are on.
     """
 
     def build(ports: Ports, folder: Path) -> Launch:
@@ -85,7 +87,7 @@ def ours(base64: bool, source: Path = ROOT, extra: str = "") -> Callable[[Ports,
             f"gen_tokids_ctxbytes: {'true' if base64 else 'false'}\n"
             f'context_servers: {{num_instances: 1, urls: ["127.0.0.1:{ports.context}"]}}\n'
             f'generation_servers: {{num_instances: 1, urls: ["127.0.0.1:{ports.generation}"]}}\n'
-            f"proxy: {{access_log: false{extra}}}\n"
+            f"proxy: {{{extra.replace('{folder}', str(folder))}}}\n"
         )
         return Launch(
             [_python(".venv"), "-m", "proxy", "serve", "-c", str(config)],
@@ -172,8 +174,14 @@ ALL: dict[str, Contestant] = {
         Contestant(
             "ours-coalesce",
             "this proxy, chunks gathered for up to 20 ms",
-            ours(True, extra=", stream_coalesce_ms: 20"),
+            ours(True, extra="access_log: false, stream_coalesce_ms: 20"),
             suits=_paced,
+        ),
+        Contestant(
+            "ours-logging",
+            "this proxy with access log and request log",
+            ours(True, extra="access_log: true, request_log_dir: '{folder}'"),
+            suits=lambda case: not case.streams,
         ),
         Contestant(
             "model",
