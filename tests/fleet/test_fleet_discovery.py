@@ -11,6 +11,7 @@ import httpx
 import pytest
 import yaml
 from fleet_load import BODY, Load
+from fleet_rest import rests
 from fleet_rows import leftovers
 from fleet_stack import FleetStack
 from program import eventually
@@ -60,9 +61,7 @@ async def test_workers_come_and_go_and_nothing_is_lost(
             ),
             what="work for those who are listed",
         )
-        left = gone.legs["context"]
-        await asyncio.sleep(0.2)
-        assert gone.legs["context"] == left
+        await rests(gone)
 
     # The configuration is read again: what it does not list stays, if the file does.
     fleet.write_config([spare.address])
@@ -117,6 +116,7 @@ async def test_a_process_that_starts_again_knows_the_workers(start_fleet: StartF
         eventually, lambda: set(fleet.requests_by_process()) == {0, 1}, what="work for both"
     )
     gone, *listed = fleet.cluster.context_workers
+    await rests(gone)
     left = gone.legs["context"]
     legs = listed[0].legs["context"]
     await asyncio.to_thread(eventually, lambda: listed[0].legs["context"] > legs + 50, what="work")

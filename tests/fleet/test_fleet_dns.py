@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from dns_zone import Zone
 from fleet_load import Load
+from fleet_rest import rests
 from fleet_rows import leftovers
 from fleet_stack import FleetStack
 from program import eventually
@@ -59,11 +60,6 @@ async def test_records_come_and_go(start_fleet: StartFleet, zone: Zone) -> None:
         await soon(
             lambda: all(w.legs["context"] > n + 20 for w, n in zip(workers, before, strict=True)), "work"
         )
-
-    async def rests(worker: SimWorker) -> None:
-        before = worker.legs["context"]
-        await asyncio.sleep(0.2)
-        assert worker.legs["context"] == before
 
     await work_for(first, second)
     tell(zone, second, spare)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fake_kubernetes import FakeKubernetes, endpoint, endpoint_slice
 from fleet_load import Load
+from fleet_rest import rests
 from fleet_rows import leftovers
 from fleet_stack import FleetStack
 from program import eventually
@@ -64,11 +65,6 @@ async def test_a_roll_out_loses_nothing(start_fleet: StartFleet, api: FakeKubern
     async def works(worker: SimWorker) -> None:
         before = worker.legs["context"]
         await soon(lambda: worker.legs["context"] > before + 20, f"work for {worker.name}")
-
-    async def rests(worker: SimWorker) -> None:
-        before = worker.legs["context"]
-        await asyncio.sleep(0.3)
-        assert worker.legs["context"] == before
 
     def known(worker: SimWorker) -> bool:
         metrics = fleet.metrics()
