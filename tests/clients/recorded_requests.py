@@ -1,6 +1,6 @@
-"""What clients put on the wire, for those that are not run here.
+"""What clients put on the wire, for those that are not run here, or only by `make test-long`.
 
-AIPerf brings eighty packages and GuideLLM torch with CUDA, so their bodies were recorded from their own formatters:
+AIPerf and GuideLLM need an environment of their own; their bodies were recorded from their own formatters:
 `aiperf.endpoints.{openai_chat,openai_completions}` of 0.13.0 and
 `guidellm.backends.openai.request_handlers` of 0.8.1. The others are as their documentation and source show them.
 """

@@ -1,0 +1,5 @@
+from .dataset import IterableDataset as IterableDataset
+
+
+def get_worker_info() -> None:
+    """No worker processes load data."""
