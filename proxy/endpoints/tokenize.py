@@ -18,7 +18,7 @@ from proxy.tokenisation.prompts import Chat, NotReproducible, read_chat
 from proxy.tokenisation.threads import TokenThreads
 from proxy.tokenisation.tokenizer import PromptTokenizer
 from proxy.wire.errors import MalformedJSON
-from proxy.wire.members import Members, split_object
+from proxy.wire.members import Members, is_null, split_object
 
 _T = TypeVar("_T")
 
@@ -94,7 +94,7 @@ class TokenizeEndpoint(_Endpoint):
             members = split_object(body)
         except MalformedJSON as error:
             raise InvalidRequest(f"the body is not a JSON object: {error}", code="invalid_json") from None
-        if "messages" in members:
+        if not is_null(members.get("messages")):
             answer = await self._in_thread(self._chat(members, _read(body, _Chat)))
         else:
             text = _read(body, _Text)

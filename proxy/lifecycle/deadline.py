@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from proxy.lifecycle.headers import Headers
 
 _TIMEOUT_HEADER = b"x-request-timeout-ms"
+# Thirty years: more is no limit, and Python does not read numbers of any length.
+_MOST_DIGITS = 12
 
 
 def read_deadline(headers: Headers, limit: float) -> float:
@@ -24,8 +26,11 @@ def read_deadline(headers: Headers, limit: float) -> float:
     """
     for name, value in headers:
         if name == _TIMEOUT_HEADER:
-            if not value.isdigit() or int(value) == 0:
+            digits = value.lstrip(b"0")
+            if not digits.isdigit():
                 raise InvalidRequest("x-request-timeout-ms must be a positive number of milliseconds")
-            asked = int(value) / 1000
+            if len(digits) > _MOST_DIGITS:
+                return limit
+            asked = int(digits) / 1000
             return min(limit, asked) if limit else asked
     return limit

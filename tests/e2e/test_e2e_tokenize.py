@@ -80,6 +80,7 @@ def test_a_prompt_that_goes_on_from_given_ids(own: Stack) -> None:
         ("/tokenize", {}, "prompt"),
         ("/tokenize", {"prompt": 5}, "prompt"),
         ("/tokenize", {"prompt": ["a"]}, "prompt"),
+        ("/tokenize", {"messages": None}, "prompt"),
         ("/tokenize", {"messages": 5}, "form that cannot be rendered"),
         ("/tokenize", {"messages": [{"role": "martian"}]}, "unknown role martian"),
         ("/tokenize", {"messages": [USER], "chat_template": "x"}, "chat_template"),

@@ -191,6 +191,9 @@ WHAT_CANNOT_BE_DONE_IS_NAMED = [
     ({"text": "a", "logprob_start_len": 0}, "logprob_start_len"),
     ({"text": "a", "image_data": ["x"]}, "image_data"),
     ({"text": "a", "return_hidden_states": True}, "return_hidden_states"),
+    ({"text": "a", "n": 2}, "n"),
+    ({"text": "a", "n": True}, "n"),
+    ({"text": "a", "best_of": 2}, "best_of"),
 ]
 
 
@@ -200,6 +203,18 @@ async def test_what_cannot_be_done_is_named():
             answer = await proxy.client.post(SGLANG, json=body)
             assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
             assert proxy.legs("context") == 0
+
+
+async def test_values_that_cannot_be_read():
+    """Raw slices are not checked before they are looked at."""
+    members = [b'"rid":', b'"stream":', b'"image_data":', b'"sampling_params":{"n":']
+    async with running_proxy() as proxy:
+        for member in members:
+            for value in (b'"\xff"', b"1" + b"0" * 5000, b"1e999", b"[" * 900 + b"]" * 900):
+                ends = b"}" * (1 + member.count(b"{"))
+                answer = await proxy.client.post(SGLANG, content=b'{"text":"a",' + member + value + ends)
+                assert answer.status_code == 400, (member, value[:20], answer.text)
+                assert answer.json()["error"]["param"] in member.decode().replace('":{"', ".")
 
 
 async def test_no_json_and_encoded_bodies():
@@ -320,6 +335,7 @@ WHAT_VLLMS_SHAPE_CANNOT = [
     ({"sampling_params": {}}, "token_ids"),
     ({"token_ids": IDS, "stream": True}, "stream"),
     ({"token_ids": IDS, "cache_salt": "a"}, "cache_salt"),
+    ({"token_ids": IDS, "n": 2}, "n"),
     ({"token_ids": IDS, "sampling_params": {"logprobs": 5}}, "sampling_params.logprobs"),
     ({"token_ids": IDS, "sampling_params": {"prompt_logprobs": 1}}, "sampling_params.prompt_logprobs"),
     ({"token_ids": IDS, "sampling_params": {"max_new_tokens": 1}}, "sampling_params.max_new_tokens"),

@@ -68,7 +68,7 @@ def refuse_unless_neutral(members: Members, neutral: Mapping[str, Sequence[Any]]
         InvalidRequest: one of them asks for it.
     """
     for name, values in neutral.items():
-        if name in members and _decoded(members.pop(name)) not in values:
+        if name in members and not is_one_of(members.pop(name), values):
             raise InvalidRequest(f"{name} is not supported", code="unsupported_field", param=name)
 
 
@@ -100,8 +100,15 @@ def require_text(name: str, value: msgspec.Raw) -> msgspec.Raw:
     raise InvalidRequest(f"{name} must be one string; batches are not supported", param=name)
 
 
+def is_one_of(value: msgspec.Raw, values: Sequence[Any]) -> bool:
+    """Compare an encoded value, which may be anything; true is not 1."""
+    found = _decoded(value)
+    return any(found == each and isinstance(found, bool) == isinstance(each, bool) for each in values)
+
+
 def _decoded(value: msgspec.Raw) -> Any:
+    """None for what cannot be read: raw slices are not checked inside."""
     try:
         return msgspec.json.decode(value)
-    except RecursionError:
+    except (msgspec.DecodeError, RecursionError):
         return None

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from proxy.endpoints.generate.prompt import is_one_of
 from proxy.errors import InvalidRequest
 from proxy.wire.errors import MalformedJSON
 from proxy.wire.members import JSONBytes, is_null, split_object
@@ -108,7 +109,7 @@ def read_sampling(value: msgspec.Raw | None, dialect: Dialect) -> dict[str, JSON
         if name in dialect.names:
             # A copy: the slice would keep the whole request alive.
             members[dialect.names[name]] = bytes(parameter)
-        elif not _is_neutral(parameter, dialect.neutral.get(name, ())):
+        elif not is_one_of(parameter, dialect.neutral.get(name, ())):
             known = "is not supported" if name in dialect.neutral else "is not known"
             raise InvalidRequest(
                 f"the sampling parameter {name} {known}",
@@ -116,8 +117,3 @@ def read_sampling(value: msgspec.Raw | None, dialect: Dialect) -> dict[str, JSON
                 param=f"sampling_params.{name}",
             )
     return members
-
-
-def _is_neutral(value: msgspec.Raw, neutral: Sequence[Any]) -> bool:
-    found = msgspec.json.decode(value)
-    return any(found == each and isinstance(found, bool) == isinstance(each, bool) for each in neutral)

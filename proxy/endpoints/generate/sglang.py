@@ -22,6 +22,8 @@ from proxy.wire.members import JSONBytes, equals
 DEFAULT_MAX_NEW_TOKENS = b"128"
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "n": (1,),  # as members of completions they would be taken for it
+    "best_of": (1,),
     "logprob_start_len": (-1,),  # log-probabilities of the prompt
     "top_logprobs_num": (0,),  # the workers name alternatives by their text, not by their ids
     "token_ids_logprob": ([],),

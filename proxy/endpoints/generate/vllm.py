@@ -19,6 +19,8 @@ from proxy.errors import InvalidRequest
 from proxy.wire.members import JSONBytes, equals
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "n": (1,),  # as members of completions they would be taken for it
+    "best_of": (1,),
     "stream": (False,),
     "stream_options": (),
     "features": ([], {}),  # of multimodal prompts

@@ -7,7 +7,7 @@ import msgspec
 from proxy.wire.errors import InvalidField
 from proxy.wire.fields.draft import Draft, decoded, split_member
 from proxy.wire.fields.nested import trimmed
-from proxy.wire.fields.rule import Rename, Rule, Translate, boolean
+from proxy.wire.fields.rule import Rename, Rule, Translate, boolean, string
 from proxy.wire.members import JSONBytes, equals, first_byte, is_null, join_object
 
 # Words of other engines that no version of the workers knows; which of theirs is meant is not ours to guess.
@@ -22,7 +22,7 @@ def _template_switch(draft: Draft, name: str) -> None:
 
 
 def _reasoning_effort(draft: Draft, name: str) -> None:
-    value = draft.value(name)
+    value = string(draft, name)
     known = draft.accepted.efforts
     if value in _FOREIGN_EFFORTS or (known is not None and value not in known):
         words = ", ".join(sorted(known)) if known else "low, medium, high"
