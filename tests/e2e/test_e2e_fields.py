@@ -119,8 +119,8 @@ def test_hand_off_members_of_a_client_never_pass(stack, text, members):
     [
         ({"prompt_token_ids": [1, 2]}, "unsupported_field", "prompt_token_ids"),
         ({"input_ids": [1, 2]}, "unsupported_field", "input_ids"),
-        ({"n": 2}, "unsupported_value", "n"),
-        ({"best_of": 2}, "unsupported_value", "best_of"),
+        ({"n": 1000}, "unsupported_value", "n"),
+        ({"n": 2, "best_of": 1}, "invalid_value", "best_of"),
         ({"use_beam_search": True}, "unsupported_value", "use_beam_search"),
         ({"chat_template": "{{ x }}"}, "unsupported_field", "chat_template"),
         ({"stream": "yes"}, "invalid_type", "stream"),
