@@ -1,6 +1,8 @@
 """The command line: versions, help, exit codes, and errors in one clear line."""
 
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -48,6 +50,19 @@ def test_wrong_arguments(run, arguments):
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert err.startswith("usage: disagg-proxy")
+
+
+@pytest.mark.parametrize("arguments", [("fields",), ("check", "-c", "disagg.yaml")], ids=["fields", "check"])
+def test_a_reader_that_has_seen_enough(tmp_path, arguments):
+    (tmp_path / "disagg.yaml").write_text("{}")
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        command = [sys.executable, "-m", "proxy", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, timeout=60)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
 CONFIGS = {

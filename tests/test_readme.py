@@ -1,4 +1,4 @@
-"""The README's quick start does what it says."""
+"""The README's quick start does what it says, and links of all READMEs lead somewhere."""
 
 import json
 import os
@@ -14,6 +14,7 @@ from free_port import free_port
 from proxy.config.load import load_settings
 
 ROOT = Path(__file__).parents[1]
+FOLDERS = ("bench", "deploy", "proxy")
 _FENCE = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 
 
@@ -98,9 +99,28 @@ def test_the_yaml_of_the_readme_loads(tmp_path):
     assert registered.disagg_cluster is not None
 
 
-def test_links_lead_somewhere():
-    text = (ROOT / "README.md").read_text()
-    linked = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
-    assert linked
-    missing = [link for link in linked if not (ROOT / link).exists()]
-    assert not missing
+READMES = [ROOT / "README.md", *(path for top in FOLDERS for path in sorted((ROOT / top).rglob("README.md")))]
+
+
+def anchors(document):
+    heads = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    return {head.lower().replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("document", READMES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document):
+    for link, anchor in re.findall(r"\]\(([^)#\s]*)#?([\w-]*)\)", document.read_text()):
+        if "://" in link:
+            continue
+        target = document.parent / link if link else document
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), f"{link}#{anchor}"
+
+
+def test_every_readme_can_be_found():
+    linked = {
+        (document.parent / link).resolve()
+        for document in READMES
+        for link in re.findall(r"\]\(([^)#\s]+README\.md)", document.read_text())
+    }
+    assert {path for path in READMES if path not in linked} == {ROOT / "README.md"}

@@ -248,8 +248,8 @@ def render() -> str:
     parts = [
         "# Configuration",
         "",
-        "One YAML file, that of `trtllm-serve disaggregated`. Precedence: command line, environment, file, default. "
-        "A key that is close to a known one is an error with a suggestion; any other unknown key at top level or in a "
+        "One YAML file, that of `trtllm-serve disaggregated`. Precedence: command line, environment, file, default.",
+        "A key that is close to a known one is an error with a suggestion; any other unknown key at top level or in a",
         "server section is taken as one that upstream passes to its workers, and `disagg-proxy check` lists it.",
     ]
     for title, text, struct, descriptions in _STRUCTS:

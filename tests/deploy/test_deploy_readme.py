@@ -75,19 +75,6 @@ def test_the_trial_without_gpus(tmp_path: Path) -> None:
     assert "stopped" in err
 
 
-def test_links_lead_somewhere() -> None:
-    for document in (ROOT / "deploy").rglob("README.md"):
-        text = document.read_text()
-        for link, anchor in re.findall(r"\]\(([^)#\s]*)#?([\w-]*)\)", text):
-            if "://" in link:
-                continue
-            target = document.parent / link if link else document
-            assert target.exists(), f"{document}: {link}"
-            if anchor:
-                heads = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
-                assert anchor in {head.lower().replace(" ", "-") for head in heads}, f"{document}: #{anchor}"
-
-
 def test_metrics_exist() -> None:
     ends = {"counter": ("_total",), "gauge": ("",), "histogram": ("",)}
     known = {names.PREFIX + metric.name + end for metric in names.ALL for end in ends[metric.kind]}

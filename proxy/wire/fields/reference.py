@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable
 
 from proxy.wire.fields.accepted import WITHOUT_EFFECT
@@ -45,11 +46,11 @@ def render() -> str:
         parts.append(_table(title, rules))
         if title == "tools":
             parts.append(_table("messages", [messages_rule()]))
-    parts.append(
-        "## by version\n\n"
+    by_version = (
         f"Left out where a worker does not know them: {_names(WITHOUT_EFFECT)}. Values that ask for nothing are left "
-        f"out likewise; those of {_names(NEUTRAL)}.\n"
+        f"out likewise; those of {_names(NEUTRAL)}."
     )
+    parts.append(f"## by version\n\n{textwrap.fill(by_version, 120)}\n")
     return "\n".join(parts)
 
 
