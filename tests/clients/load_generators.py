@@ -74,10 +74,13 @@ def _by_request(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _aiperf_answer(body: dict[str, Any], text: str, metrics: dict[str, Any]) -> Answered:
+    # AIPerf takes a stream that an error event ends for an answer: it looks for a line "event: error", which
+    # OpenAI's streams do not have. Such an answer has no usage.
+    usage = metrics.get("usage_completion_tokens", {"value": 0})
     return Answered(
         body=body,
         text=text,
-        tokens=metrics["usage_completion_tokens"]["value"],
+        tokens=usage["value"],
         first_token_ms=metrics["time_to_first_token"]["value"] if body["stream"] else None,
         latency_ms=metrics["request_latency"]["value"],
     )

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from load_checks import bodies, check_bodies, check_report, check_settled, dropped
-from load_generators import needs_load_generators, run_guidellm
+from load_checks import bodies, check_answer, check_bodies, check_report, check_settled, dropped
+from load_generators import Report, needs_load_generators, run_guidellm
 from running_proxy import RunningProxy
 
 pytestmark = [pytest.mark.long, needs_load_generators]
@@ -43,15 +43,32 @@ CASES = {
 }
 
 
+async def run(proxy: RunningProxy, directory: Path, case: Case) -> Report:
+    return await run_guidellm(directory, f"http://127.0.0.1:{proxy.port}", case.backend, case.data, REQUESTS)
+
+
 @pytest.mark.parametrize("name", CASES)
-async def test_guidellm(steady_proxy: RunningProxy, tmp_path: Path, name: str) -> None:
+async def test_no_request_fails(steady_proxy: RunningProxy, tmp_path: Path, name: str) -> None:
     case = CASES[name]
-    url = f"http://127.0.0.1:{steady_proxy.port}"
-    report = await run_guidellm(tmp_path, url, case.backend, case.data, REQUESTS)
+    report = await run(steady_proxy, tmp_path, case)
     check_report(report, REQUESTS, streamed=case.backend.get("stream", True))
     check_bodies(steady_proxy, REQUESTS, case.seen)
     if "turns" in case.data:
         conversations = [[message["role"] for message in body["messages"]] for body in bodies(steady_proxy)]
         assert ["user", "assistant", "tool", "assistant", "user", "assistant", "user"] in conversations
     assert await dropped(steady_proxy) == case.dropped
+    await check_settled(steady_proxy)
+
+
+@pytest.mark.parametrize("steady_proxy", ["new"], indirect=True)
+async def test_streams_that_break_are_failures(steady_proxy: RunningProxy, tmp_path: Path) -> None:
+    """The error event at their end is one for GuideLLM, and tells it why."""
+    for worker in steady_proxy.cluster.generation_workers:
+        worker.add_fault(kind="cut", after_events=4, count=2)
+    report = await run(steady_proxy, tmp_path, CASES["chat-streamed"])
+    assert len(report.failed) == 2
+    assert all("the worker closed the connection" in reason for reason in report.failed)
+    assert len(report.answered) == REQUESTS - 2
+    for answered in report.answered:
+        check_answer(answered)
     await check_settled(steady_proxy)
