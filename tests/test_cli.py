@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 
+import httpx
 import pytest
 
 from proxy import __version__
@@ -172,6 +173,14 @@ class TestSim:
         assert len(program.out.splitlines()) == 3
         program.terminate()
         assert program.wait() == 0
+
+    def test_routes_that_are_asked_for(self, run_program):
+        asked = "--context", "0", "--generation", "1", "--base-port", "0"
+        program = run_program("sim", *asked, "--rl-control", "--next-routes")
+        (address,) = program.wait_for(r"ready at (\S+)\n").groups()
+        with httpx.Client(base_url=f"http://{address}", trust_env=False, timeout=30) as client:
+            assert client.post("/update_weights", json={}).status_code != 404
+            assert "/v1/messages" in client.get("/openapi.json").json()["paths"]
 
     def test_a_port_in_use(self, run):
         with socket.socket() as taken:

@@ -72,6 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--transceiver", choices=("full", "cpp", "python", "none"), default="full")
     parser.add_argument("--kv-events", action="store_true", help="hash prompts, emit KV events")
     parser.add_argument(
+        "--rl-control", action="store_true", help="/release_memory, /resume_memory, /update_weights, ..."
+    )
+    parser.add_argument(
+        "--next-routes", action="store_true", help="hand-offs on /v1/responses, and /v1/messages"
+    )
+    parser.add_argument(
         "--record", type=int, default=256, metavar="N", help="requests kept for /sim/requests"
     )
     parser.add_argument(
@@ -115,6 +121,8 @@ def settings_of(args: argparse.Namespace) -> WorkerSettings:
         auth_key=args.auth_key,
         keep_alive_seconds=args.keep_alive_seconds,
         kv_events=args.kv_events,
+        rl_control=args.rl_control,
+        next_routes=args.next_routes,
         record=args.record,
         faults=tuple(fault for faults in args.fault for fault in faults),
         registration=_registration_of(args),

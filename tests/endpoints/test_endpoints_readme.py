@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from unittest.mock import MagicMock
 
+from proxy.config.load import load_settings
 from proxy.config.pass_through import OWN_PATHS
 from proxy.endpoints import anthropic
 from proxy.endpoints.admin.page import page_routes
@@ -30,3 +31,12 @@ def test_admin_routes() -> None:
     service = MagicMock()
     assert told("Admin") == {*admin_routes(service), "/admin/"}
     assert "/admin" in page_routes()
+
+
+def test_its_yaml_loads(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    path = tmp_path / "disagg.yaml"
+    path.write_text(block)
+    settings = load_settings(str(path), overrides={}, environ={})
+    assert not settings.inherited
+    assert settings.proxy.worker_dialect == "nemo_rl"
