@@ -31,8 +31,13 @@ class ChaosLoop:
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, Result], seconds: float = SECONDS) -> Result:
-        """Run a coroutine and return its result."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(seconds)
+        """Run a coroutine and return its result; one that takes too long is cancelled."""
+        running = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return running.result(seconds)
+        except TimeoutError:
+            running.cancel()
+            raise
 
     def each(self, scenario: Callable[..., Coroutine[Any, Any, None]], **variants: Iterable[Any]) -> None:
         """Run a scenario side by side with every combination of these keyword arguments."""
@@ -67,6 +72,11 @@ class ChaosLoop:
     async def _end(self) -> None:
         left = asyncio.all_tasks() - {asyncio.current_task()}
         self.problems += [f"still running: {task!r}" for task in left]
+        # With open sockets uvloop would never close.
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=SECONDS)
         del left
         gc.collect()
         await asyncio.sleep(0)
