@@ -50,15 +50,20 @@ def start(start_fleet: StartFleet, api: FakeKubernetes, processes: int, **option
     )
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-async def test_a_roll_out_loses_nothing(start_fleet: StartFleet, api: FakeKubernetes, processes: int) -> None:
-    fleet = await asyncio.to_thread(start, start_fleet, api, processes)
-    first, second, spare = fleet.cluster.context_workers
-    for worker in (first, second):
+async def put_all(fleet: FleetStack, api: FakeKubernetes, *context_workers: SimWorker) -> None:
+    """These and all generation workers become pods; waits until the fleet is ready."""
+    for worker in context_workers:
         api.put(pod(worker))
     for worker in fleet.cluster.generation_workers:
         api.put(pod(worker, "gen"))
     await asyncio.to_thread(fleet.wait_ready)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_a_roll_out_loses_nothing(start_fleet: StartFleet, api: FakeKubernetes, processes: int) -> None:
+    fleet = await asyncio.to_thread(start, start_fleet, api, processes)
+    first, second, spare = fleet.cluster.context_workers
+    await put_all(fleet, api, first, second)
     load = Load(fleet.port)
     running = asyncio.ensure_future(load.run(64))
 
@@ -121,11 +126,7 @@ async def test_a_process_that_starts_again_gets_the_pods(
 ) -> None:
     fleet = await asyncio.to_thread(start, start_fleet, api, 2)
     first, second, _ = fleet.cluster.context_workers
-    for worker in (first, second):
-        api.put(pod(worker))
-    for worker in fleet.cluster.generation_workers:
-        api.put(pod(worker, "gen"))
-    await asyncio.to_thread(fleet.wait_ready)
+    await put_all(fleet, api, first, second)
     lists = api.lists
     before = fleet.pids()
     os.kill(before[0], signal.SIGKILL)
