@@ -17,6 +17,7 @@ stable `code`. A complete HTTP answer of a worker is never one of these: it keep
     │   └── Refusal             400     invalid_http; 408 request_timeout; 413 request_too_large;
     │                                   431 headers_too_large; 505 (`proxy.downstream.refusal`)
     ├── ClientGone              (499)   the client left; nobody is answered         source client
+    │   └── ClientUnreachable   (499)   ... noticed while something is sent to it
     ├── Overloaded              429     queue_full, queue_bytes_full, tokenizer_busy source proxy
     │   └── KeyLimitReached     429     key_limit                                   source client
     ├── QueueTimeout            503     queue_timeout: nothing has been done        source proxy
@@ -160,6 +161,10 @@ class ClientGone(ProxyError):
     status = 499
     default_code = "client_closed"
     source = Source.CLIENT
+
+
+class ClientUnreachable(ClientGone, OSError):
+    """What `send` raises for a client that has gone, whoever has called it (ASGI spec 2.4 wants an `OSError`)."""
 
 
 _SOON = ((b"retry-after", b"1"),)

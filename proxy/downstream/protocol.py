@@ -135,6 +135,10 @@ class RelayProtocol(HttpToolsProtocol):
         elif self._reader is None and not self._lingering:
             self.close()
 
+    def cut_off(self) -> None:
+        """Called by the server when its time is over: nothing that is written waits for a slow client any more."""
+        self.flow.resume_writing()
+
     def close(self) -> None:
         """Close as soon as the client has taken what was written, and after the close time-out in any case."""
         if self.transport.is_closing():

@@ -158,6 +158,8 @@ class ProxyServer(uvicorn.Server):
         if not await self._finished():
             tasks = list(self.server_state.tasks)
             _logger.warning("cutting off %d running requests", len(tasks))
+            for connection in self._connections:
+                connection.cut_off()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

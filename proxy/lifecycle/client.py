@@ -198,6 +198,7 @@ class PlainClient:
         self._callback: Callable[[], None] | None = None
         self._tail = Tail()
         self._comment: asyncio.Task[None] | None = None
+        self._relaying: asyncio.Timeout | None = None
         self._answering = False
         self.gone = False
         self.status = 0
@@ -222,6 +223,13 @@ class PlainClient:
         callback, self._callback = self._callback, None
         if callback is not None:
             callback()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """End a relay although `send` still waits for the client: no server promises to end that by itself."""
+        relaying, self._relaying = self._relaying, None
+        if relaying is not None:
+            relaying.reschedule(0.0)
 
     async def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """See `Client`."""
@@ -242,30 +250,34 @@ class PlainClient:
         self, status: int, headers: Headers, source: WorkerConnection, through: Through | None = None
     ) -> Relayed:
         """See `Client`."""
-        sink = _PieceQueue(source)
+        sink = _PieceQueue(source, self._give_up)
         source.relay(sink if through is None else through(sink))
-        size = 0
-        first_byte_at = 0.0
+        try:
+            async with asyncio.timeout(None) as self._relaying:
+                await self._send_all(status, headers, sink)
+        except OSError:
+            # ASGI spec 2.4: send raises when the client has gone. `_give_up` raises a `TimeoutError`, which is one too.
+            if not isinstance(sink.error, ClientGone):
+                self._left()
+                sink.error = ClientGone("the client left")
+        return Relayed(sink.error, sink.size, sink.first_byte_at)
+
+    async def _send_all(self, status: int, headers: Headers, sink: _PieceQueue) -> None:
         try:
             if not self.begun:
                 self.begun = True
                 self.status = status
                 await self._send({"type": "http.response.start", "status": status, "headers": headers})
             async for piece in sink:
-                if not first_byte_at:
-                    first_byte_at = perf_counter()
+                if not self._answering:
                     await self._begin_answer()
-                size += len(piece)
                 self._tail.saw(piece)
                 await self._send({"type": "http.response.body", "body": piece, "more_body": True})
             await self._begin_answer()
             if sink.error is None:
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-        except OSError:
-            # ASGI spec 2.4: send raises when the client has gone.
-            self._left()
-            sink.error = ClientGone("the client left")
-        return Relayed(sink.error, size, first_byte_at)
+        finally:
+            self._relaying = None
 
     def comment(self, headers: Headers) -> bool:
         """See `Client`."""
@@ -316,21 +328,33 @@ class PlainClient:
 
 
 class _PieceQueue:
-    """A sink for a consumer that awaits each piece; pauses the worker when too much waits."""
+    """A sink for a consumer that awaits each piece; pauses the worker when too much waits.
 
-    def __init__(self, source: WorkerConnection) -> None:
+    Args:
+        source: where the pieces come from.
+        give_up: called when the consumer is not to wait for its client any more.
+
+    Attributes:
+        error: what ended the answer early.
+        size, first_byte_at: of what the consumer has got; see `Relayed`.
+    """
+
+    def __init__(self, source: WorkerConnection, give_up: Callable[[], None]) -> None:
         self.framed = False
+        self._give_up = give_up
         self.error: ProxyError | None = None
+        self.size = 0
+        self.first_byte_at = 0.0
         self._source = source
         self._pieces: list[bytes] = []
-        self._size = 0
+        self._waiting = 0  # bytes of them
         self._ended = False
         self._wake: asyncio.Event = asyncio.Event()
 
     def write(self, data: bytes) -> None:
         self._pieces.append(data)
-        self._size += len(data)
-        if self._size > _HIGH_WATER:
+        self._waiting += len(data)
+        if self._waiting > _HIGH_WATER:
             self._source.pause()
         self._wake.set()
 
@@ -344,6 +368,8 @@ class _PieceQueue:
         self.error = error
         self._ended = True
         self._wake.set()
+        if isinstance(error, ClientGone):
+            self._give_up()
 
     def __aiter__(self) -> _PieceQueue:
         return self
@@ -356,7 +382,9 @@ class _PieceQueue:
             await self._wake.wait()
         data = b"".join(self._pieces)
         self._pieces = []
-        self._size = 0
+        self._waiting = 0
+        self.size += len(data)
+        self.first_byte_at = self.first_byte_at or perf_counter()
         if not self._ended:
             self._source.resume()
         return data

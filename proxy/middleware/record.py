@@ -8,6 +8,7 @@ from time import perf_counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from proxy.errors import ClientUnreachable
 from proxy.lifecycle.headers import acceptable_request_id
 from proxy.lifecycle.record import RECORD, RequestRecord
 
@@ -57,7 +58,10 @@ class _StatusWatch:
             if not any(name == b"x-request-id" for name, _ in headers):
                 headers.append((b"x-request-id", self._record.request_id.encode()))
             message = {**message, "headers": headers}
-        await self._send(message)
+        try:
+            await self._send(message)
+        except OSError:
+            raise ClientUnreachable("the client left") from None
 
 
 def _request_id(scope: Scope) -> str:

@@ -83,7 +83,10 @@ def merged_answer(answers: Sequence[bytes], wanted: Wanted) -> bytes:
         MalformedJSON: one is no answer, or lacks the log probabilities by which the best are chosen.
     """
     split = [split_object(answer) for answer in answers]
-    choices = list(chain.from_iterable(_choices(members) for members in split))
+    made = [_choices(members) for members in split]
+    if not all(made):
+        raise MalformedJSON("there are no choices")
+    choices = list(chain.from_iterable(made))
     if wanted.made > wanted.shown:
         choices.sort(key=_mean_logprob, reverse=True)
         del choices[wanted.shown :]

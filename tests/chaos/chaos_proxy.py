@@ -60,6 +60,20 @@ class ChaosProxy:
         """Connections of clients."""
         return len(self._server.server_state.connections)
 
+    @property
+    def stalled_clients(self) -> int:
+        """Connections of clients that have so much to take that nothing more is written."""
+        return sum(connection.flow.write_paused for connection in self._server.server_state.connections)
+
+    @property
+    def running_requests(self) -> int:
+        """Requests that the server has given to the application."""
+        return len(self._server.server_state.tasks)
+
+    def stop(self) -> None:
+        """Begin to end; only under our own server."""
+        self._server.stop()
+
     def workers(self, leg: str) -> list[SimWorker]:
         """The simulated workers of a role."""
         return self.cluster.context_workers if leg == "context" else self.cluster.generation_workers

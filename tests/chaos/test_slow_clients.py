@@ -89,14 +89,16 @@ def test_connections_without_a_request(chaos):
     run(chaos, then)
 
 
-async def stalled_stream(proxy, *, read_first=0):
+async def stalled_stream(
+    proxy, *, read_first=0, request=HEAD + b"content-length: %d\r\n\r\n" % len(LONG_BODY) + LONG_BODY
+):
     """A client with a tiny receive buffer that asks for a long stream and reads next to nothing of it."""
     raw = socket.socket()
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     raw.setblocking(False)
     loop = asyncio.get_running_loop()
     await loop.sock_connect(raw, ("127.0.0.1", proxy.port))
-    await loop.sock_sendall(raw, HEAD + b"content-length: %d\r\n\r\n" % len(LONG_BODY) + LONG_BODY)
+    await loop.sock_sendall(raw, request)
     if read_first:
         await loop.sock_recv(raw, read_first)
     return raw
@@ -151,3 +153,54 @@ def test_a_client_that_half_closes_has_left(chaos, stream):
         await client.close()
 
     run(chaos, then)
+
+
+LONG_ROUTES = {
+    "chat": (CHAT, LONG_REQUEST),
+    "generate": (
+        "/generate",
+        {"text": "x", "stream": True, "sampling_params": {"max_new_tokens": 3000, "ignore_eos": True}},
+    ),
+    "several": (CHAT, {**LONG_REQUEST, "n": 2}),
+}
+
+
+async def stalled_on(proxy, route):
+    """A client that has got as much of a long stream as it takes."""
+    path, body = LONG_ROUTES[route]
+    data = json.dumps(body).encode()
+    head = b"POST %b HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (path.encode(), len(data))
+    raw = await stalled_stream(proxy, request=head + data)
+    await until(lambda: proxy.stalled_clients == 1, "the stall", 20)
+    return raw
+
+
+@pytest.mark.parametrize("route", LONG_ROUTES)
+def test_the_drain_does_not_wait_for_a_slow_client(chaos, route):
+    """Its time is over when it is over, however long a client may stall."""
+
+    async def scenario():
+        async with ChaosProxy("own", drain_timeout=0.2, client_stall_timeout=60) as proxy:
+            raw = await stalled_on(proxy, route)
+            proxy.stop()
+            await until(lambda: not proxy.running_requests, "the end of the request")
+            raw.close()
+
+    chaos.call(scenario())
+
+
+@pytest.mark.parametrize("route", LONG_ROUTES)
+def test_a_stalled_client_of_another_server(chaos, route):
+    """Servers need not end a `send` that nobody takes: the request ends all the same, and its workers are free."""
+
+    async def scenario():
+        async with ChaosProxy("uvicorn", client_stall_timeout=LIMIT) as proxy:
+            raw = await stalled_on(proxy, route)
+            await until(lambda: not proxy.service.admission.in_flight, "the end of the request", 20)
+            raw.close()
+            await proxy.settled()
+            counts = {labels["outcome"]: n for labels, n in await proxy.metric("requests_total") if n}
+            assert counts["client_closed"] == 1
+
+    chaos.call(scenario())
+    chaos.excuse("ASGI callable returned without completing response.", 1)

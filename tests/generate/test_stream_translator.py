@@ -7,7 +7,7 @@ from proxy.endpoints.generate.generated import Generated
 from proxy.endpoints.generate.shape import Asked
 from proxy.endpoints.generate.stream import StreamTranslator
 from proxy.endpoints.generate.texts import Texts
-from proxy.errors import RequestAborted
+from proxy.errors import BrokenAnswer, RequestAborted
 
 STREAM = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"content-length", b"9"), (b"x-a", b"b")]
 DONE = b"data: [DONE]\n\n"
@@ -31,7 +31,7 @@ def token(number, reason=None, usage=None):
 USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":3}}\n\n'
 
 
-async def translate(pieces, headers=STREAM, **more):
+async def translate(pieces, headers=STREAM, status=200, **more):
     """The headers, and what became of each piece that something became of."""
     sent = []
 
@@ -39,7 +39,7 @@ async def translate(pieces, headers=STREAM, **more):
         sent.append(message)
 
     translator = StreamTranslator(send, told(**more))
-    await translator({"type": "http.response.start", "status": 200, "headers": headers})
+    await translator({"type": "http.response.start", "status": status, "headers": headers})
     for number, piece in enumerate(pieces, 1):
         await translator({"type": "http.response.body", "body": piece, "more_body": number < len(pieces)})
     start, *bodies = sent
@@ -91,10 +91,54 @@ async def test_an_abort_is_the_last_event():
 
 async def test_another_answer_passes_as_it_is():
     headers, bodies = await translate(
-        [b'{"error"', b":1}"], headers=[(b"content-type", b"application/json"), (b"content-length", b"11")]
+        [b'{"error"', b":1}"],
+        status=400,
+        headers=[(b"content-type", b"application/json"), (b"content-length", b"11")],
     )
     assert (b"content-length", b"11") in headers
     assert bodies == [b'{"error"', b":1}"]
+
+
+async def test_a_success_in_another_form_is_none():
+    """It would reach the client as a completions answer."""
+    with pytest.raises(BrokenAnswer):
+        await translate([b'{"choices":[]}'], headers=[(b"content-type", b"application/json")])
+
+
+@pytest.mark.parametrize("end", [b"", DONE.rstrip(), DONE.removesuffix(b"\n")])
+@pytest.mark.parametrize("usage", [b"", USAGE])
+async def test_the_last_tokens_are_told_whatever_the_end(end, usage):
+    """It waits for the usage; a stream may end without, and without [DONE] or a blank line behind it."""
+    _, bodies = await translate([token(1), token(2), token(3, "stop") + usage, end])
+    assert payloads(bodies) == STEPS
+    assert b"".join(bodies).count(DONE) == (b"DONE" in end)
+
+
+async def test_a_stream_that_ends_in_the_middle_tells_what_came():
+    _, bodies = await translate([token(1), token(2).rstrip()])
+    assert payloads(bodies) == STEPS[:2]
+
+
+@pytest.mark.parametrize("broken", [b'"\xff"', b"[" * 100_000 + b"]" * 100_000])
+async def test_nothing_is_told_behind_an_event_that_cannot_be_read(broken):
+    """What it said would be missing."""
+    unreadable = b'data: {"choices":[],"x":{"text":' + broken + b"}}\n\n"
+    unreadable = (
+        unreadable if b"[[" in broken else unreadable.replace(b'[],"x":', b"[").replace(b"}}", b"}]}")
+    )
+    _, bodies = await translate([token(1), unreadable, token(2), token(3, "stop"), USAGE, DONE])
+    assert b"".join(bodies[1:]) == unreadable + DONE
+
+
+async def test_a_usage_that_cannot_be_read_takes_nothing_away():
+    usage = b'data: {"choices":[],"usage":[1]}\n\n'
+    _, bodies = await translate([token(1), token(2), token(3, "stop"), usage, DONE])
+    assert [each for each in payloads(bodies) if "usage" not in each] == STEPS
+
+
+async def test_an_event_without_an_end():
+    with pytest.raises(BrokenAnswer):
+        await translate([token(1), b"data: " + b"x" * (17 * 1024 * 1024)])
 
 
 @pytest.mark.parametrize("keep", [False, True])

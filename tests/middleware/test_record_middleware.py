@@ -1,6 +1,8 @@
 import pytest
 
+from proxy.errors import ClientGone
 from proxy.lifecycle.record import RECORD, RequestRecord
+from proxy.middleware.errors import ErrorsMiddleware
 from proxy.middleware.record import RecordMiddleware
 
 
@@ -79,3 +81,26 @@ async def test_every_answer_carries_the_id() -> None:
     assert record.request_id == "mine"
     (start,) = (message for message in world.sent if message["type"] == "http.response.start")
     assert [value for name, value in start["headers"] if name == b"x-request-id"] == [b"mine"]
+
+
+async def test_a_client_that_leaves_while_an_endpoint_sends(caplog) -> None:
+    """No fault of ours. Those who know the ASGI spec still see an `OSError`."""
+
+    class Gone(World):
+        async def send(self, message) -> None:
+            raise OSError("the client has disconnected")
+
+    caught = []
+
+    async def app(scope, receive, send) -> None:
+        try:
+            await ok(scope, receive, send)
+        except OSError as error:
+            caught.append(error)
+            raise
+
+    world = Gone(ErrorsMiddleware(app))
+    record = await world.request()
+    assert (record.status, record.outcome) == (499, "client_closed")
+    assert isinstance(caught[0], ClientGone)
+    assert caplog.records == []

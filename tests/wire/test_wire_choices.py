@@ -130,6 +130,7 @@ def test_the_best_are_those_with_the_highest_mean(logprobs: Any, asked: bool) ->
         b"null",
         b'{"object":"error"}',
         b'{"choices":null}',
+        b'{"choices":[]}',
         b'{"choices":[1]}',
         b'{"choices":[],"usage":[]}',
         b'{"choices":[],"usage":{"completion_tokens":"3"}}',

@@ -15,14 +15,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from proxy.endpoints.answer import send_json
 from proxy.endpoints.generate.generated import Generated
 from proxy.endpoints.generate.shape import Asked, Shape
-from proxy.endpoints.generate.stream import StreamTranslator
+from proxy.endpoints.generate.stream import StreamTranslator, broken_answer
 from proxy.endpoints.generate.texts import Texts
-from proxy.errors import Aborted, BrokenAnswer, InvalidRequest, NotReady, Source
+from proxy.errors import Aborted, ClientGone, InvalidRequest, NotReady, ProxyError
 from proxy.lifecycle.client import EXTENSION
 from proxy.lifecycle.record import RECORD, RequestRecord
 from proxy.lifecycle.service import Service
 from proxy.middleware.body import read_body, refuse_encoded
 from proxy.telemetry.model_names import served_models
+from proxy.wire.errors import MalformedJSON
 from proxy.wire.members import JSONBytes, join_object
 
 _ABOUT_THE_BODY = frozenset({b"content-length", b"content-type"})
@@ -88,7 +89,7 @@ class GenerateEndpoint:
         try:
             await self._completions(scope, receive, captured)
         except Aborted as error:
-            told.abort(error)
+            told.fail(error)
             await send_json(send, 200, told.aborted(error))
             return
         if captured.status != 200:
@@ -96,10 +97,10 @@ class GenerateEndpoint:
             return
         try:
             told.generated.take(bytes(captured.body))
-        except msgspec.DecodeError:
-            fault = BrokenAnswer("the answer is no completions answer")
-            fault.source = Source.GENERATION
-            raise fault from None
+        except MalformedJSON:
+            raise broken_answer("the answer is no completions answer") from None
+        if not told.generated.begun:
+            raise broken_answer("the answer has no choices")
         body = msgspec.json.encode(told.answer())
         told.record.response_size = len(body)
         headers = [header for header in captured.headers if header[0] not in _ABOUT_THE_BODY]
@@ -111,9 +112,24 @@ class GenerateEndpoint:
         translator = StreamTranslator(send, told)
         try:
             await self._completions(scope, receive, translator)
-        except Aborted as error:
-            told.abort(error)
-            await translator.abort(error)
+        except ClientGone:
+            raise
+        except ProxyError as error:
+            if not translator.begun and not isinstance(error, Aborted):
+                raise
+            told.fail(error)
+            await translator.break_off(error)
+        else:
+            if translator.begun and not translator.ended:
+                await self._break_off(translator, told.record)
+
+    @staticmethod
+    async def _break_off(translator: StreamTranslator, record: RequestRecord) -> None:
+        """The worker's stream ended inside an event, behind which nothing can be said. Here it can: the client has
+        got whole ones."""
+        if record.error is not None and not isinstance(record.error, ClientGone):
+            record.cut_inside_event = False
+            await translator.break_off(record.error)
 
 
 class _Told:
@@ -137,7 +153,7 @@ class _Told:
         self._texts.fill(self.generated)
         return self._shape.aborted(self._asked, self.generated, self.record.request_id, error.message)
 
-    def abort(self, error: Aborted) -> None:
+    def fail(self, error: ProxyError) -> None:
         """Note how the request ended: the client gets a 200."""
         self.record.error = error
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from proxy.wire.errors import MalformedJSON
+
 
 class _Logprobs(msgspec.Struct):
     token_logprobs: list[float | None] | None = None
@@ -52,9 +54,11 @@ class Generated:
         logprobs: one per token if they were asked for; None where the worker knows none.
         finish_reason, stop_reason: as the worker says; None before the end.
         usage: None before it was told.
+        begun: a part of the choice has come.
     """
 
     def __init__(self) -> None:
+        self.begun = False
         self.text = ""
         self.token_ids: list[int] = []
         self.logprobs: list[float | None] = []
@@ -66,12 +70,16 @@ class Generated:
         """Add what an answer, or the data of an event, tells.
 
         Raises:
-            msgspec.DecodeError: it is no completions answer.
+            MalformedJSON: it is no completions answer.
         """
-        completion = _COMPLETION.decode(payload)
+        try:
+            completion = _COMPLETION.decode(payload)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise MalformedJSON(str(error)) from None
         self.usage = completion.usage or self.usage
         if not completion.choices:
             return
+        self.begun = True
         choice = completion.choices[0]
         self.text += choice.text
         self.token_ids += choice.token_ids or ()

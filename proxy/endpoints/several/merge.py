@@ -42,7 +42,9 @@ async def run_all(choices: Sequence[Choice], app: ASGIApp, client: Client) -> No
             await asyncio.wait(running)
     except asyncio.CancelledError:
         leave()
-        await asyncio.wait(tasks)
+        for task in tasks:
+            task.cancel()  # it may wait for a slow client
+        await asyncio.gather(*tasks, return_exceptions=True)
         raise
     failures = [failure for task in tasks if (failure := task.exception()) is not None]
     # Those that were told to leave have failed as well.
