@@ -194,7 +194,9 @@ def _inference(service: Service, tracing: Tracing | None, *, path: str, chat: bo
     read = partial(read_request, chat=chat, several=several == "pass")
     app: ASGIApp = InferenceEndpoint(service, path=path, read=read)
     if several == "fan_out":
-        app = SeveralChoicesMiddleware(app, chat=chat, most=settings.proxy.max_choices)
+        app = SeveralChoicesMiddleware(
+            app, chat=chat, most=settings.proxy.max_choices, admission=service.admission
+        )
     app = FieldPolicyMiddleware(
         app,
         policy=lambda: service.registry.capabilities.policy(chat=chat),

@@ -115,7 +115,7 @@ class Admission:
             KeyLimitReached: too many requests of this key are here.
         """
         if not self._free:
-            self._check_key(key)
+            self.check_key(key)
             if self._paused or self._queue or not self._has_room():
                 return None
             self._count_key(key, 1)
@@ -148,7 +148,7 @@ class Admission:
             KeyLimitReached, Overloaded, Paused: it may not even wait.
         """
         limits = self._limits
-        self._check_key(key)
+        self.check_key(key)
         if self._paused and (limits.pause_mode == "refuse" or len(self._queue) >= limits.max_queued):
             raise self._refusal(Paused("the proxy is paused"))
         if len(self._queue) >= limits.max_queued:
@@ -187,6 +187,26 @@ class Admission:
         self._in_context -= 1
         if not self._free:
             self._serve()
+
+    # API keys
+
+    def most_of_key(self, key: str) -> int:
+        """Requests of an API key that may be here at the same time; 0 = no limit."""
+        return self._limits.max_inflight_per_key if key else 0
+
+    def check_key(self, key: str, requests: int = 1) -> None:
+        """Whether so many more requests of an API key may be here.
+
+        Raises:
+            KeyLimitReached: they may not.
+        """
+        limit = self.most_of_key(key)
+        if not limit:
+            return
+        elsewhere = 0 if self._board is None else self._board.key_of_others(key)
+        if self._keys.get(key, 0) + elsewhere + requests > limit:
+            message = f"at most {limit} requests of one API key run at the same time"
+            raise self._refusal(KeyLimitReached(message))
 
     # Pause
 
@@ -283,15 +303,6 @@ class Admission:
         ) and has_room(
             in_context_limit, in_context, [Other(other.in_context, other.waiting > 0) for other in others]
         )
-
-    def _check_key(self, key: str) -> None:
-        limit = self._limits.max_inflight_per_key
-        if not limit or not key:
-            return
-        elsewhere = 0 if self._board is None else self._board.key_of_others(key)
-        if self._keys.get(key, 0) + elsewhere >= limit:
-            message = f"at most {limit} requests of one API key run at the same time"
-            raise self._refusal(KeyLimitReached(message))
 
     def _count_key(self, key: str, change: int) -> None:
         if not self._limits.max_inflight_per_key or not key:

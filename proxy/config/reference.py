@@ -52,7 +52,7 @@ _PROXY = {
     "max_header_bytes": "larger header sections are answered with 431",
     "max_connections_per_worker": "0 = no limit",
     "max_inflight": "requests at once, in all processes together; 0 = no limit",
-    "max_inflight_per_key": "the same for each API key",
+    "max_inflight_per_key": "the same for each API key; with `n` each choice counts",
     "max_inflight_per_context_worker": "held back before prefill; `auto` = the worker's `max_batch_size`; 0 = no limit",
     "max_inflight_per_generation_worker": "likewise",
     "max_queued": "requests that may wait; 0 = none",

@@ -1,7 +1,8 @@
 """Routes that one worker serves in one leg: those of `proxy.pass_through`.
 
 The body goes to the worker as it came, JSON or not. Of a JSON object the proxy reads `model`, which chooses among the
-workers and may be an alias, and takes out what must not come from clients.
+workers and may be an alias, and takes out what must not come from clients. One that only more lenient parsers than ours
+can read is refused, since nothing could be taken out of it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Collection
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from proxy.errors import InvalidRequest
 from proxy.lifecycle.deadline import read_deadline
 from proxy.lifecycle.headers import Headers, to_workers
 from proxy.lifecycle.passage import ErrorEvent, Passage, openai_event
@@ -56,12 +58,12 @@ class SingleLegEndpoint:
         """Serve a request.
 
         Raises:
-            ProxyError: nothing has been sent; the errors middleware answers.
+            InvalidRequest, ProxyError: nothing has been sent; the errors middleware answers.
         """
         record: RequestRecord = scope[RECORD]
         given = await read_body(receive, self._proxy.max_body_bytes)
         record.body_size = len(given)
-        body = self._read(given, record)
+        body = self._read(given, record, scope["headers"])
         response_headers: Headers = [(b"x-request-id", record.request_id.encode())]
         response_headers += scope.get(RESPONSE_HEADERS, ())
         if record.dropped:
@@ -95,11 +97,13 @@ class SingleLegEndpoint:
         finally:
             client.close()
 
-    def _read(self, body: bytes, record: RequestRecord) -> bytes:
+    def _read(self, body: bytes, record: RequestRecord, headers: Headers) -> bytes:
         """Note the model and what is taken out; the body for the worker."""
         try:
             members = split_object(body)
-        except MalformedJSON:
+        except MalformedJSON as error:
+            if _is_json(headers) and _may_be_object(body):
+                raise InvalidRequest(f"the body is not JSON: {error}", code="invalid_json") from None
             return body  # whatever it is, the worker will say
         dropped = tuple(name for name in members if name in NEVER_FROM_CLIENTS)
         model = _text(members.get("model"))
@@ -110,6 +114,18 @@ class SingleLegEndpoint:
         if alias is not None:
             members["model"] = msgspec.Raw(msgspec.json.encode(alias))
         return join_object(_without(members, dropped))
+
+
+def _is_json(headers: Headers) -> bool:
+    """Whether a worker would read the body as JSON: it says so, or nothing."""
+    types = [value.lower() for name, value in headers if name == b"content-type"]
+    return not types or any(b"json" in each for each in types)
+
+
+def _may_be_object(body: bytes) -> bool:
+    """Python's parser, which the workers use, takes NaN, marks of the byte order, and UTF-16 and UTF-32 as well."""
+    start = body.lstrip(b" \t\r\n\xef\xbb\xbf")[:4]
+    return start.startswith((b"{", b"\xff\xfe", b"\xfe\xff")) or b"\0" in start
 
 
 def _without(members: dict[str, msgspec.Raw], names: Collection[str]) -> dict[str, msgspec.Raw]:

@@ -55,6 +55,43 @@ async def test_everything_passes_as_it_came():
         proxy.assert_settled()
 
 
+SMUGGLED = '{"disaggregated_params":{"a":1},"x":NaN}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        SMUGGLED.encode(),
+        b" \r\n" + SMUGGLED.encode(),
+        SMUGGLED.encode("utf-8-sig"),
+        *(SMUGGLED.encode(coding) for coding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be")),
+        b'{"disaggregated_params":{},"x":"\\ud800"}',
+    ],
+)
+async def test_what_only_the_workers_parser_reads_hides_nothing(body):
+    """Nothing could be taken out of it."""
+    assert "disaggregated_params" in json.loads(body)
+    async with passing() as (proxy, worker):
+        for headers in ({"content-type": "application/json; charset=x"}, {}):
+            answer = await proxy.client.post("/v1/embeddings", content=body, headers=headers)
+            if (
+                answer.status_code == 200
+            ):  # a lone surrogate in a value is nothing to us: the member is taken out
+                assert "disaggregated_params" not in worker.of("/v1/embeddings")[-1]["body"]
+            else:
+                assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_json")
+        proxy.assert_settled()
+
+
+async def test_lists_and_broken_texts_are_the_workers_to_judge():
+    async with passing() as (proxy, worker):
+        for body in (b"[1, 2]", b"", b"nul", b'"a"'):
+            headers = {"content-type": "application/json"}
+            answer = await proxy.client.post("/v1/embeddings", content=body, headers=headers)
+            assert answer.status_code == 200
+            assert worker.of("/v1/embeddings")[-1]["body"].encode() == body
+
+
 @pytest.mark.parametrize("method", ["GET", "DELETE", "HEAD"])
 async def test_methods_without_a_body(method):
     async with passing() as (proxy, worker):

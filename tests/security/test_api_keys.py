@@ -91,6 +91,25 @@ async def test_limit_per_key(keys_file):
         assert (await proxy.send(headers=bearer(ALICE))).status_code == 200
 
 
+async def test_several_choices_are_as_many_requests_of_a_key(keys_file):
+    """All of them or none: nothing has been done for a request that is refused."""
+    async with running_proxy(api_keys_file=str(keys_file), max_inflight_per_key=3) as proxy:
+        many = await proxy.send(chat(n=4), headers=bearer(ALICE))
+        assert (many.status_code, many.json()["error"]["param"]) == (400, "n")
+        proxy.hold("context", count=1)
+        _, writer = await proxy.open(chat(), f"authorization: Bearer {ALICE}")
+        await eventually(lambda: proxy.service.admission.in_flight == 1)
+        legs = proxy.legs("context")
+        refused = await proxy.send(chat(n=3), headers=bearer(ALICE))
+        assert refused.headers["x-disagg-proxy-error"] == "client;key_limit"
+        assert proxy.legs("context") == legs
+        assert (await proxy.send(chat(n=2), headers=bearer(ALICE))).status_code == 200
+        assert (await proxy.send(chat(n=3), headers=bearer(BOB))).status_code == 200
+        writer.close()
+        await eventually(lambda: proxy.service.admission.in_flight == 0)
+        assert (await proxy.send(chat(n=3), headers=bearer(ALICE))).status_code == 200
+
+
 def seen(proxy, name):
     return [request.header(name) for worker in proxy.cluster.workers for request in worker.requests]
 

@@ -10,6 +10,7 @@ from time import perf_counter
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from proxy.admission.admission import Admission
 from proxy.endpoints.several.choice import Choice, ChoiceFailed
 from proxy.endpoints.several.merge import Stream, run_all, send_as_is, send_whole
 from proxy.errors import BrokenAnswer, ClientGone, InvalidRequest, ProxyError, Source
@@ -27,31 +28,40 @@ class SeveralChoicesMiddleware:
         app: the endpoint, which serves one choice.
         chat: chat completions, otherwise completions.
         most: choices that a request may ask for.
+        admission: each choice counts as a request of the client's API key.
     """
 
-    def __init__(self, app: ASGIApp, *, chat: bool, most: int) -> None:
+    def __init__(self, app: ASGIApp, *, chat: bool, most: int, admission: Admission) -> None:
         self._app = app
         self._chat = chat
         self._most = most
+        self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request.
 
         Raises:
-            InvalidField, InvalidRequest, and what the endpoint raises: nothing has been sent.
+            InvalidField, InvalidRequest, KeyLimitReached, and what the endpoint raises: nothing has been sent.
         """
         members = scope[REQUEST_BODY].members
         if not members.keys().isdisjoint(_ASKING):
             wanted = wanted_choices(members)
-            if wanted.made > self._most:
-                message = f"at most {self._most} choices are made for one request"
-                raise InvalidRequest(message, code="unsupported_value", param="n")
             if wanted.made > 1:
                 del members
+                self._check(scope[RECORD].key, wanted.made)
                 await self._serve(scope, send, wanted)
                 return
         del members  # this frame lives as long as the answer
         await self._app(scope, receive, send)
+
+    def _check(self, key: str, choices: int) -> None:
+        """All of them or none: what the first ones had done would be lost with the last one."""
+        of_key = self._admission.most_of_key(key)
+        most = min(self._most, of_key) if of_key else self._most
+        if choices > most:
+            message = f"at most {most} choices are made for one request"
+            raise InvalidRequest(message, code="unsupported_value", param="n")
+        self._admission.check_key(key, choices)
 
     async def _serve(self, scope: Scope, send: Send, wanted: Wanted) -> None:
         record: RequestRecord = scope[RECORD]
