@@ -110,8 +110,27 @@ def test_an_error_of_one_worker_is_the_answer(stack, body, stream):
     if not stream or response.headers["content-type"].startswith("application/json"):
         assert (response.status_code, response.text) == (400, refusal)
     else:
-        assert "error" in events(response.text)[-1], "another choice had begun"
+        assert events(response.text)[-1] == {"error": json.loads(refusal)}, "another choice had begun"
     assert len(response.headers.get_list("x-request-id")) == 1
+
+
+@pytest.mark.parametrize("keep_alive", [0, 0.05])
+def test_an_error_of_one_worker_behind_the_beginning_of_the_stream(make_stack, body, keep_alive):
+    """The others are not waited for, and the request is no success."""
+    stack = make_stack({"speed": {"decode_ms": 20}}, sse_keepalive_seconds=keep_alive)
+    stack.most_leftover = 3
+    slow = {"kind": "slow_first_byte", "seconds": 0.3, "count": 1}
+    refusal = '{"message": "context length exceeded"}'
+    refused = {"kind": "status", "status": 400, "body": refusal, "count": 1}
+    for fault in (slow, refused):
+        stack.cluster.generation_workers[0].add_fault(leg="generation", **fault)
+    before = stack.metric("requests_total", outcome="rejected")
+    response = stack.post({**body, "max_tokens": 400, "ignore_eos": True, "n": 3, "stream": True})
+    frames = [frame for frame in response.text.split("\n\n") if frame and not frame.startswith(":")]
+    assert json.loads(frames[-1].removeprefix("data: ")) == {"error": json.loads(refusal)}
+    assert len(frames) > 1
+    stack.reconnect()
+    eventually(lambda: stack.metric("requests_total", outcome="rejected") == before + 1, what="the count")
 
 
 def test_a_worker_that_dies_inside_a_stream(stack, body):

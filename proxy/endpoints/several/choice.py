@@ -11,6 +11,7 @@ from proxy.errors import ProxyError
 from proxy.lifecycle.client import PlainClient
 from proxy.lifecycle.record import RECORD, RequestRecord
 from proxy.middleware.body import REQUEST_BODY, RequestBody
+from proxy.wire.late_answer import as_events
 from proxy.wire.members import Members
 
 Headers = list[tuple[bytes, bytes]]
@@ -78,8 +79,18 @@ class Choice:
             self._scope = {}
         if self.record.error is not None:
             raise ChoiceFailed(self, self.record.error)
-        if self.status != 200 or self._streams != (self._take is not None):
+        if self.status != 200 or self._refused or self._streams != (self._take is not None):
             raise ChoiceFailed(self)
+
+    @property
+    def _refused(self) -> bool:
+        """A worker has answered with an error, perhaps in a stream that a comment had begun."""
+        return self.record.status >= 400
+
+    def refusal(self) -> bytes:
+        """The events that tell the worker's error in a stream; empty when there was none."""
+        content_type = dict(self.headers).get(b"content-type", b"")
+        return as_events(self.status, content_type, bytes(self.body)) if self._refused else b""
 
     def leave(self) -> None:
         """Nobody wants the answer any more."""
@@ -97,7 +108,7 @@ class Choice:
             self.headers = list(message["headers"])
             content_type = dict(self.headers).get(b"content-type", b"")
             self._streams = self.status == 200 and content_type.startswith(b"text/event-stream")
-        elif self._streams and self._take is not None:
+        elif self._streams and self._take is not None and not self._refused:
             # Behind an error comes the event that tells it: the merged stream has one of its own.
             if message["body"] and self.record.error is None:
                 await self._take(self, message["body"])

@@ -143,6 +143,11 @@ class Stream:
         self._record.error = error
         await self._piece(sse.event(error_body(error)), more=False)
 
+    async def refuse(self, choice: Choice) -> None:
+        """Tell the client what a worker says in place of a choice."""
+        await self._piece(choice.refusal(), more=False)
+        self._record.status = choice.record.status
+
     async def stop(self) -> None:
         """The server's time for running answers is over."""
         if self.begun:

@@ -104,10 +104,12 @@ class SeveralChoicesMiddleware:
             await stream.stop()
             raise
         except ChoiceFailed as failed:
-            if stream.begun:
-                await stream.break_off(failed.error or _no_choice())
-            else:
+            if not stream.begun:
                 await _answer_instead(failed, send)
+            elif failed.error is None and failed.choice.refusal():
+                await stream.refuse(failed.choice)
+            else:
+                await stream.break_off(failed.error or _no_choice())
         except ClientGone:
             raise
         except ProxyError as error:
