@@ -218,7 +218,9 @@ def _with_body(app: ASGIApp, service: Service, tracing: Tracing | None) -> ASGIA
 
 
 def _anthropic(service: Service, tracing: Tracing | None, *, path: str, role: Role) -> ASGIApp:
-    app: ASGIApp = SingleLegEndpoint(service, path=path, role=role, error_event=anthropic_event)
+    app: ASGIApp = SingleLegEndpoint(
+        service, path=path, role=role, error_event=anthropic_event, null_passes=False
+    )
     return _traced(AnthropicEndpoint(app, service, path=path, role=role), tracing)
 
 

@@ -42,11 +42,19 @@ class SingleLegEndpoint:
         path: of the route, here and on the workers.
         role: whose workers are asked.
         error_event: how a stream that breaks off says so.
+        null_passes: see `SingleLeg`.
     """
 
     def __init__(
-        self, service: Service, *, path: str, role: Role, error_event: ErrorEvent = openai_event
+        self,
+        service: Service,
+        *,
+        path: str,
+        role: Role,
+        error_event: ErrorEvent = openai_event,
+        null_passes: bool = True,
     ) -> None:
+        self._null_passes = null_passes
         self._service = service
         self._proxy = service.settings.proxy
         self._path = path.encode()
@@ -90,7 +98,9 @@ class SingleLegEndpoint:
         )
         passage.error_event = self._error_event
         method = "GET" if head_only else scope["method"]
-        leg = SingleLeg(passage, self._role, method, body, streams=not head_only)
+        leg = SingleLeg(
+            passage, self._role, method, body, streams=not head_only, null_passes=self._null_passes
+        )
         del given, body  # this frame lives as long as the answer; the leg lets go of the body before
         try:
             await leg.serve()

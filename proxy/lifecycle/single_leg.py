@@ -9,10 +9,11 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from proxy.errors import LegFault, NotReady, Retry, Source, WorkersBusy
+from proxy.errors import BrokenAnswer, LegFault, NotReady, Retry, Source, WorkersBusy
 from proxy.lifecycle.admit import try_admit, wait_for_permit
 from proxy.lifecycle.leg import Leg
 from proxy.lifecycle.relay import OpenStream, relay
+from proxy.wire.members import is_null
 from proxy.workers.outcome import LegOutcome, outcome_of_status, retry_after_seconds
 from proxy.workers.worker import Role
 
@@ -34,10 +35,18 @@ class SingleLeg:
         method: of the request.
         body: may be empty.
         streams: the answer is relayed as it comes if its length is not known before.
+        null_passes: `null` is an answer like any other; if not, it is that of a worker that is shutting down.
     """
 
     def __init__(
-        self, passage: Passage, role: Role, method: str, body: bytes, *, streams: bool = True
+        self,
+        passage: Passage,
+        role: Role,
+        method: str,
+        body: bytes,
+        *,
+        streams: bool = True,
+        null_passes: bool = True,
     ) -> None:
         self._passage = passage
         self._role = role
@@ -45,6 +54,7 @@ class SingleLeg:
         self._method = method
         self._body = body
         self._streams = streams
+        self._null_passes = null_passes
 
     async def serve(self) -> None:
         """Serve the request to its end.
@@ -137,6 +147,8 @@ class SingleLeg:
                 return OpenStream(leg, head, reservation)
             answer = await leg.rest()
             status = answer.head.status
+            if status == 200 and not self._null_passes and is_null(answer.body.strip()):
+                raise BrokenAnswer("the worker answered null")
             # That a route is not there, or does not like a request, says nothing about the worker's legs.
             says_nothing = 400 <= status < 500 and status != 429
             reservation.report(

@@ -66,6 +66,16 @@ async def test_workers_without_it(path):
         assert answer.headers["x-disagg-proxy-error"] == "client;not_found"
 
 
+async def test_null_is_no_message():
+    """What workers answer when their executor is going down."""
+    async with running_proxy(cluster=NEXT) as proxy:
+        proxy.cluster.generation_workers[0].board.add({"kind": "null_body"})
+        answer = await proxy.client.post(MESSAGES, json=BODY)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (502, "api_error")
+        assert answer.headers["x-disagg-proxy-error"] == "gen;bad_worker_response"
+        proxy.assert_settled()
+
+
 async def test_a_workers_refusal_passes_as_it_is():
     async with running_proxy(cluster=NEXT) as proxy:
         answer = await proxy.client.post(MESSAGES, json={"model": "sim"})
