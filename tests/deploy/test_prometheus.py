@@ -7,7 +7,7 @@ import re
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ from program import Program, eventually
 
 from proxy.sim import Speed, ThreadedSimCluster
 from proxy.telemetry import names
+from proxy.tokenisation.prompts import read_chat
+from proxy.tokenisation.tokenizer import PromptTokenizer
+from proxy.wire.members import split_object
 
 PROMETHEUS = shutil.which("prometheus")
 pytestmark = pytest.mark.skipif(
@@ -25,6 +28,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "observability"
+MODEL = Path(__file__).parents[1] / "tokenisation" / "models" / "qwen_like"
+TOKENIZER = PromptTokenizer(MODEL)
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 BODIES: tuple[tuple[str, dict[str, Any], int], ...] = (
     (CHAT, {"messages": [{"role": "user", "content": "hi"}], "stream": True, "max_tokens": 6}, 200),
@@ -98,20 +103,39 @@ class Stack:
         return [int(pid) for _, pid in sorted({int(index): pid for index, pid in found}.items())]
 
 
+def prompt_ids(body: Mapping[str, Any]) -> list[int]:
+    """Workers that tokenise with the model's tokenizer, as the proxy does."""
+    if "prompt" in body:
+        return TOKENIZER.encode(body["prompt"], add_special_tokens=True)
+    chat = read_chat(split_object(json.dumps(body).encode()), strict_tools=True)
+    return TOKENIZER.encode(chat.render(TOKENIZER), add_special_tokens=False)
+
+
 @pytest.fixture
 def stack(
     tmp_path: Path, run_program: Callable[..., Program], write_config: Callable[..., str]
 ) -> Iterator[Stack]:
     with ThreadedSimCluster(
-        context=2, generation=2, speed=Speed(decode_ms=3.0), keep_alive_seconds=60.0
+        context=2, generation=2, speed=Speed(decode_ms=3.0), keep_alive_seconds=60.0, prompt_ids=prompt_ids
     ) as cluster:
+        # Known from the sections below already: for the figures of discovery.
+        listed = [{"url": url, "role": "generation"} for url in cluster.generation_urls]
+        (tmp_path / "workers.yaml").write_text(json.dumps(listed))
         config = write_config(
             {
                 "hostname": "127.0.0.1",
                 "port": 0,
                 "context_servers": {"urls": cluster.context_urls, "router": {"type": "conversation"}},
                 "generation_servers": {"urls": cluster.generation_urls},
-                "proxy": {"probe_interval": 0.2, "drain_grace": 0, "request_log_dir": str(tmp_path / "log")},
+                "proxy": {
+                    "probe_interval": 0.2,
+                    "drain_grace": 0,
+                    "request_log_dir": str(tmp_path / "log"),
+                    "discovery": [{"type": "file", "path": str(tmp_path / "workers.yaml")}],
+                    "tokenizer": str(MODEL),
+                    "frontend_tokenisation": True,
+                    "tokenisation_shadow": 0.2,
+                },
             }
         )
         fleet = run_program("serve", "-c", config, "--workers", "2")

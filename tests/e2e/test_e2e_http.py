@@ -180,7 +180,7 @@ class TestLimits:
     def test_the_client_sees_the_refusal_while_it_sends(self, small):
         """What is on its way is swallowed for a while, so that a reset does not overtake the answer."""
         with RawClient(small.port) as client:
-            client.send(request(b"x" * (MIB + MIB // 2), path=CHAT))
+            client.send(request(b"x" * (MIB + MIB // 2), path=CHAT)[: MIB - 1])  # as much as is swallowed
             error_of(client.read_answer(), 413, "request_too_large")
 
     def test_a_chunked_body_above_the_limit(self, small):
