@@ -1,6 +1,7 @@
 """The proxy and simulated workers in the test's own event loop, on real sockets."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -43,6 +44,7 @@ class RunningProxy:
         self.cluster = cluster
         self.client = client
         self.serving = serving
+        self._writers: list[asyncio.StreamWriter] = []
 
     @property
     def app(self) -> Any:
@@ -67,10 +69,18 @@ class RunningProxy:
     async def open(self, body: Any, *headers: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Send a chat request over a connection of its own and leave the answer to the caller."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self._writers.append(writer)
         data = json.dumps(body).encode()
         lines = [f"POST {CHAT} HTTP/1.1", "host: proxy", f"content-length: {len(data)}", *headers]
         writer.write("\r\n".join([*lines, "", ""]).encode() + data)
         return reader, writer
+
+    async def hang_up(self) -> None:
+        """Close what `open` has opened, whatever the test has forgotten."""
+        for writer in self._writers:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
     def hold(self, leg: str, **fields: Any) -> None:
         """Workers of this leg do not answer."""
@@ -141,13 +151,18 @@ async def running_proxy(
         port = server.servers[0].sockets[0].getsockname()[1]
         options: dict[str, Any] = {"timeout": SECONDS, "trust_env": False, **(client or {})}
         async with httpx.AsyncClient(base_url=f"{url}://127.0.0.1:{port}", **options) as http:
+            proxy = RunningProxy(server, workers, http, serving)
             try:
-                yield RunningProxy(server, workers, http, serving)
+                yield proxy
             finally:
+                await proxy.hang_up()
                 if kind == "own":
                     server.hurry()
                 server.should_exit = True
                 await asyncio.wait_for(serving, SECONDS)
+    # Transports that were closed last are only gone after a turn of the loop or two.
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 def _make_server(settings: Settings, kind: str) -> Any:
