@@ -155,11 +155,13 @@ async def running_proxy(
             try:
                 yield proxy
             finally:
-                await proxy.hang_up()
                 if kind == "own":
                     server.hurry()
                 server.should_exit = True
-                await asyncio.wait_for(serving, SECONDS)
+                try:
+                    await asyncio.wait_for(serving, SECONDS)
+                finally:
+                    await proxy.hang_up()
     # Transports that were closed last are only gone after a turn of the loop or two.
     for _ in range(3):
         await asyncio.sleep(0)
