@@ -76,7 +76,10 @@ class AdminListener:
         config.load()
 
         def make_protocol() -> asyncio.Protocol:
-            return config.http_protocol_class(config=config, server_state=self._state, app_state={})  # type: ignore[call-arg]
+            # uvicorn types the class as any protocol, which takes no arguments.
+            return config.http_protocol_class(  # type: ignore[call-arg]  # see above
+                config=config, server_state=self._state, app_state={}
+            )
 
         loop = asyncio.get_running_loop()
         path = self._address.unix_path

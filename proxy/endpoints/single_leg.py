@@ -12,19 +12,16 @@ from collections.abc import Collection
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from proxy.endpoints.entrance import Entrance
 from proxy.errors import InvalidRequest
-from proxy.lifecycle.deadline import read_deadline
-from proxy.lifecycle.headers import Headers, to_workers
-from proxy.lifecycle.passage import ErrorEvent, Passage, openai_event
-from proxy.lifecycle.priority import DEFAULT_PRIORITY, read_priority
+from proxy.lifecycle.headers import Headers
+from proxy.lifecycle.passage import ErrorEvent, openai_event
 from proxy.lifecycle.record import RECORD, RequestRecord
 from proxy.lifecycle.service import Service
 from proxy.lifecycle.single_leg import SingleLeg
 from proxy.middleware.body import client_of, read_body
-from proxy.middleware.cors import RESPONSE_HEADERS
 from proxy.wire.errors import MalformedJSON
 from proxy.wire.fields.engines import HAND_OFF_NAMES
-from proxy.wire.fields.policy import header_value
 from proxy.wire.members import join_object, split_object
 from proxy.wire.request import InferenceRequest
 from proxy.workers.worker import Role
@@ -55,12 +52,10 @@ class SingleLegEndpoint:
         null_passes: bool = True,
     ) -> None:
         self._null_passes = null_passes
-        self._service = service
         self._proxy = service.settings.proxy
-        self._path = path.encode()
+        self._entrance = Entrance(service, path, forwarded=_ABOUT_THE_BODY)
         self._role = role
         self._error_event = error_event
-        self._forwarded = _ABOUT_THE_BODY.union(name.encode() for name in self._proxy.forward_headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request.
@@ -72,30 +67,12 @@ class SingleLegEndpoint:
         given = await read_body(receive, self._proxy.max_body_bytes)
         record.body_size = len(given)
         body = self._read(given, record, scope["headers"])
-        response_headers: Headers = [(b"x-request-id", record.request_id.encode())]
-        response_headers += scope.get(RESPONSE_HEADERS, ())
-        if record.dropped:
-            response_headers.append((b"x-disagg-proxy-dropped", header_value(record.dropped)))
-        query: bytes = scope["query_string"]
         head_only = scope["method"] == "HEAD"
-        fifo = self._proxy.queue_order == "fifo"
         client = client_of(scope, receive, send)
-        passage = Passage(
-            self._service,
-            InferenceRequest(members={}, chat=False, model=record.model, stream=False, include_usage=False),
-            client,
-            record,
-            target=self._path + b"?" + query if query else self._path,
-            headers=to_workers(
-                scope["headers"],
-                record.request_id,
-                forwarded=self._forwarded,
-                own=self._service.registry.access.key_line,
-            ),
-            response_headers=response_headers,
-            total=read_deadline(scope["headers"], self._proxy.timeout_total),
-            priority=DEFAULT_PRIORITY if fifo else read_priority(scope["headers"], None),
+        request = InferenceRequest(
+            members={}, chat=False, model=record.model, stream=False, include_usage=False
         )
+        passage = self._entrance.passage(scope, request, client)
         passage.error_event = self._error_event
         method = "GET" if head_only else scope["method"]
         leg = SingleLeg(

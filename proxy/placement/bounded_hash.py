@@ -24,7 +24,7 @@ class BoundedHash:
 
     def key(self, placement: Placement) -> int | None:
         """The key of a request, or None."""
-        raise NotImplementedError
+        raise NotImplementedError("the subclasses, one per key, define it")
 
     def choose(self, candidates: Candidates, placement: Placement) -> int:
         """See `proxy.placement.policy.Policy`."""

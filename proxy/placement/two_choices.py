@@ -21,5 +21,5 @@ class TwoChoices:
         first = int(random() * size)  # noqa: S311 - load, not secrets
         if size == 1:
             return first
-        second = (first + 1 + int(random() * (size - 1))) % size  # noqa: S311
+        second = (first + 1 + int(random() * (size - 1))) % size  # noqa: S311 - as above
         return second if candidates.legs_on(second) < candidates.legs_on(first) else first

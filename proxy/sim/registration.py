@@ -180,7 +180,7 @@ class Registration:
 
     def start(self) -> None:
         """Register in the background, until it succeeds, and send heartbeats."""
-        started = f"{int(time.time() * 1000)}-{os.getpid()}-{random.randint(0, 1000):03}"  # noqa: S311
+        started = f"{int(time.time() * 1000)}-{os.getpid()}-{random.randint(0, 1000):03}"  # noqa: S311 - a name
         self.worker_id = f"{self.role.upper()}-{self.address}-{started}"
         self._storage = storage_class(self.settings.cluster_uri)(self.settings.cluster_uri)
         self._task = asyncio.get_running_loop().create_task(self._run(self._storage))
@@ -221,7 +221,7 @@ class Registration:
 
     async def _register(self, storage: Storage) -> None:
         settings = self.settings
-        while not await _try(storage.set(self.key, self.value, settings.inactive_seconds)):  # noqa: ASYNC110
+        while not await _try(storage.set(self.key, self.value, settings.inactive_seconds)):  # noqa: ASYNC110 - a retry
             await asyncio.sleep(settings.retry_seconds)
         self.registered = True
 
