@@ -55,7 +55,7 @@ def clean_answer(source: bytes) -> bytes:
 
 
 def _names_none(source: bytes) -> bool:
-    """Whether there is surely no hand-off member in it. (`rfind` takes two thirds of the time of `in`.)"""
+    """Whether there is surely no hand-off member in it. (`rfind` is faster than `in` for long names.)"""
     return (
         source.rfind(b"disaggregated_params") < 0
         and source.rfind(b"prompt_token_ids") < 0

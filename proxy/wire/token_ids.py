@@ -7,7 +7,7 @@ member must then equal the nonce. A pattern inside a nested object, a duplicate 
 escaped name cannot pass for it. When the member turns out to be anything else, the caller splits lazily.
 
 The ids themselves are not checked: commas in the wrong places, words, or letters that base64 does not have are for
-the generation worker to refuse. (Looking at each character of an array would cost 120 us for 40,000 ids.)
+the generation worker to refuse: looking at each character of an array would cost more than all the rest.
 """
 
 import base64
