@@ -1,9 +1,19 @@
+import gc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 langchain = pytest.importorskip("langchain_openai", reason="needs the extra [clients]")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_sockets_for_others() -> Iterator[None]:
+    """The library keeps clients whose connections outlive the event loop: they are collected here, where warnings are
+    ignored, and not in the test that comes next."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture
