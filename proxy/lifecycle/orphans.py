@@ -2,7 +2,8 @@
 
 Once a context worker has answered it holds KV until a generation worker has pulled it, or until its own time-out
 (60 s), and there is no call that releases it. Aborting a generation worker after its first token frees both sides
-cleanly (dynamo#14507); not sending the leg strands the KV. Drains are bounded in number and time and counted.
+cleanly (dynamo#14507); not sending the leg strands the KV. Drains are bounded in number and time and counted: one gets
+no longer for its first byte than a request with a client does.
 """
 
 from __future__ import annotations
@@ -24,18 +25,22 @@ if TYPE_CHECKING:
     LegMaker = Callable[[Worker], tuple[Sequence[JSONBytes], bytes]]
 
 MOST_DRAINS = 64
-DRAIN_SECONDS = 30.0
+MOST_SECONDS = 30.0
 
 
 class OrphanDrains:
     """The drains of one process.
+
+    Args:
+        timeout_first_byte: of generation legs, seconds; 0 = no limit.
 
     Attributes:
         outcomes: how many ended as `drained`, `failed`, `refused` (too many at once), `dropped` (by policy) or
             `lost` (no drain can help: nobody knows whether it was taken).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, timeout_first_byte: float) -> None:
+        self._seconds = min(timeout_first_byte or MOST_SECONDS, MOST_SECONDS)
         self._tasks: set[asyncio.Task[None]] = set()
         self.outcomes: Counter[str] = Counter()
 
@@ -82,7 +87,7 @@ class OrphanDrains:
     ) -> None:
         outcome = "failed"
         try:
-            async with asyncio.timeout(DRAIN_SECONDS):
+            async with asyncio.timeout(self._seconds):
                 with pool.reserve(exclude=exclude) as worker:
                     body, headers = leg(worker)
                     connection = worker.pool.take_idle() or await _connected(worker)

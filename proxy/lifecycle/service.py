@@ -63,7 +63,7 @@ class Service:
             Discovery(make_sources(settings), self._discovered) if self.member.central is not None else None
         )
         self._changing_workers = asyncio.Lock()
-        self.orphans = OrphanDrains()
+        self.orphans = OrphanDrains(settings.proxy.timeout_first_byte)
         self.retry_budget = RetryBudget(settings.proxy.retry_budget, self.loop.time)
         self.admission = make_admission(
             settings.proxy,

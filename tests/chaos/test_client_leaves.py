@@ -217,15 +217,16 @@ class TestBetweenTheLegs:
 
         self.run(chaos, orphans.MOST_DRAINS + 6, then, kinds=("own",), streams=(True,))
 
-    def test_drains_are_bounded_in_time(self, chaos, monkeypatch):
-        monkeypatch.setattr(orphans, "DRAIN_SECONDS", 0.2)
+    @pytest.mark.parametrize("first_byte", [0.2, 0.0])
+    def test_drains_are_bounded_in_time(self, chaos, monkeypatch, first_byte):
+        monkeypatch.setattr(orphans, "MOST_SECONDS", 30.0 if first_byte else 0.2)
 
         async def then(proxy, blocker, outcomes):
             await until(lambda: outcomes == {"failed": 1}, "the end of the drain", 2.0)
             assert proxy.held == 1
             assert proxy.legs("generation") == 1
 
-        self.run(chaos, 1, then)
+        self.run(chaos, 1, then, timeout_first_byte=first_byte)
 
     def test_a_drain_whose_worker_fails(self, chaos):
         async def then(proxy, blocker, outcomes):
