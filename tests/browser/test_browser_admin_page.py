@@ -17,8 +17,16 @@ TOKEN = "a-token-of-the-test"
 
 
 @pytest.fixture(scope="module")
-def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShownProxy]:
-    with ShownProxy(tmp_path_factory.mktemp("proxy"), clients=2) as proxy:
+def workers_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("discovery") / "workers.yaml"
+    path.write_text("[]")
+    return path
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory, workers_file: Path) -> Iterator[ShownProxy]:
+    source = {"type": "file", "name": "by hand", "path": str(workers_file), "interval": 0.2}
+    with ShownProxy(tmp_path_factory.mktemp("proxy"), clients=2, discovery=[source]) as proxy:
         yield proxy
 
 
@@ -134,6 +142,21 @@ def test_a_worker_can_be_found(page: Chromium, proxy: ShownProxy) -> None:
     assert page.run(text("workers_note")) == "1 of 4"
 
 
+def test_a_source_of_workers_that_is_lost(page: Chromium, proxy: ShownProxy, workers_file: Path) -> None:
+    cells = "[...document.querySelectorAll('#sources tbody td')].map(cell => cell.textContent)"
+    assert not page.run("document.getElementById('discovery').hidden")
+    worker = {"url": proxy.cluster.context_urls[0], "role": "context"}
+    workers_file.write_text(json.dumps([worker]))
+    page.wait_for(f"{cells}.slice(0, 3).join() == 'by hand,in step,1'")
+    workers_file.write_text("- nonsense")
+    page.wait_for(f"{cells}.slice(0, 3).join() == 'by hand,lost,1'")
+    assert "nonsense" in page.run(f"{cells}[5]")
+    assert int(page.run(f"{cells}[4]")) >= 1
+    workers_file.write_text("[]")
+    page.wait_for(f"{cells}.slice(0, 3).join() == 'by hand,in step,0'")
+    assert page.complaints == []
+
+
 def test_it_fits_a_narrow_window_in_both_schemes(page: Chromium) -> None:
     backgrounds = []
     for scheme in ("light", "dark"):
@@ -168,6 +191,7 @@ def test_with_a_token(tmp_path: Path, chromium: Chromium) -> None:
             chromium.run(f"document.getElementById('token_value').value = '{given}'")
             chromium.run("document.querySelector('#token form').requestSubmit()")
         chromium.wait_for("document.querySelectorAll('#workers tbody button').length == 4")
+        assert chromium.run("document.getElementById('discovery').hidden"), "nothing is discovered here"
         assert chromium.run("localStorage.length") == 0
         assert chromium.run("document.cookie") == ""
         confirm(chromium, "document.querySelector('#workers tbody button')")

@@ -67,6 +67,7 @@ function show(status) {
   showWorkers(status);
   showFirstByte(status);
   showProcesses(status);
+  showSources(status);
   showErrors(status);
 }
 
@@ -152,6 +153,19 @@ function stateOf(process) {
   if (process.draining) return "draining";
   if (!process.ready) return "not ready";
   return process.paused ? "paused" : "serving";
+}
+
+// A lost source keeps its last list in force.
+function showSources(status) {
+  at("discovery").hidden = !status.discovery.length;
+  showRows(at("sources"), status.discovery, (source) => source.source, (source) => [
+    source.source,
+    badgesOf({ [source.problem === null ? "in step" : "lost"]: 1 }),
+    shownCount(source.workers),
+    shownDuration(source.age_seconds),
+    shownCount(source.errors),
+    source.problem ?? "–",
+  ]);
 }
 
 function showErrors(status) {

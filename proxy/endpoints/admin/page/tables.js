@@ -61,8 +61,8 @@ function showBadges(cell, badges) {
   );
 }
 
-const GOOD = ["ready", "closed", "serving"];
-const BAD = ["ejected", "open", "not ready", "gone"];
+const GOOD = ["ready", "closed", "serving", "in step"];
+const BAD = ["ejected", "open", "not ready", "gone", "lost"];
 const kindOf = (state) => `badge ${GOOD.includes(state) ? "good" : BAD.includes(state) ? "bad" : "warn"}`;
 
 // What the processes see, with their numbers where they differ.
