@@ -141,6 +141,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "networkPolicy.enabled": True,
         "networkPolicy.restrictEgress": True,
     },
+    "workers_by_kubernetes_and_nodes": {
+        "workers.foundBy": "kubernetes",
+        "workers.context": [GROUP],
+        "workers.defaults.nodeLabel": "nvidia.com/gpu.clique",
+    },
     "workers_by_dns": {
         "workers.foundBy": "dns",
         "workers.context": [{**GROUP, "scaled": True}],

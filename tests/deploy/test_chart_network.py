@@ -113,8 +113,9 @@ def test_no_access_to_the_api_unless_it_is_asked_for_workers(chart: Chart, name:
     rendered = chart.render(**OPTIONS[name])
     asked = any(source["type"] == "kubernetes" for source in rendered.config["proxy"].get("discovery", ()))
     assert asked is ("kubernetes" in name)
-    assert [each["kind"] for each in rendered.manifests if "Role" in each["kind"]] == (
-        ["Role", "RoleBinding"] if asked else []
+    of_nodes = ["ClusterRole", "ClusterRoleBinding"] if name == "workers_by_kubernetes_and_nodes" else []
+    assert sorted(each["kind"] for each in rendered.manifests if "Role" in each["kind"]) == (
+        [*of_nodes, "Role", "RoleBinding"] if asked else []
     )
     assert rendered.pod["automountServiceAccountToken"] is asked
 
@@ -141,6 +142,25 @@ def test_access_to_endpoint_slices_alone(chart: Chart) -> None:
         if {"port": 6443, "protocol": "TCP"} in rule.get("ports", ())
     )
     assert "to" not in to_api, "the API server is no pod"
+
+
+def test_nodes_are_read_for_their_labels_alone(chart: Chart) -> None:
+    """Nodes are in no namespace, and two releases of one name may be in two namespaces."""
+    rendered = chart.render(**OPTIONS["workers_by_kubernetes_and_nodes"])
+    (role,), (binding,) = rendered.all("ClusterRole"), rendered.all("ClusterRoleBinding")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
+    name = f"{NAMESPACE}-{NAME}"
+    assert binding["roleRef"] == {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "ClusterRole",
+        "name": name,
+    }
+    assert [each["metadata"]["name"] for each in (role, binding)] == [name, name]
+    account = rendered.pod["serviceAccountName"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
+    own = [{"type": "kubernetes", "role": "context", "service": "c", "node_label": "rack"}]
+    assert chart.render(**{"config.proxy.discovery": own}).all("ClusterRole")
+    assert not chart.render(**{"config.proxy.discovery": own, "rbac.create": False}).all("ClusterRole")
 
 
 def test_a_role_in_each_namespace_that_is_asked(chart: Chart) -> None:

@@ -132,6 +132,17 @@ GROUP = {"name": "a", "model": "m"}
             {"workers.context": [{**GROUP, "computeDomain": "x"}]},
             'workers.computeDomains has none called "x"',
         ),
+        (
+            {"workers.context": [{**GROUP, "nodeLabel": "rack"}]},
+            "nodeLabel needs workers.foundBy: kubernetes",
+        ),
+        (
+            {
+                "workers.foundBy": "kubernetes",
+                "workers.context": [{**GROUP, "nodeLabel": "rack", "domain": "a"}],
+            },
+            "and no domain",
+        ),
     ],
 )
 def test_a_contradiction_is_refused(chart: Chart, values: dict[str, Any], sentence: str) -> None:

@@ -85,6 +85,13 @@ def test_workers_are_listed_beside_others(chart: Chart, tmp_path: Path) -> None:
     assert [worker.address.text for worker in workers] == ["near:1", "far:1"]
 
 
+def test_domains_of_the_nodes_reach_the_sources(chart: Chart) -> None:
+    rendered = chart.render(**OPTIONS["workers_by_kubernetes_and_nodes"])
+    (source,) = rendered.config["proxy"]["discovery"]
+    assert source["node_label"] == "nvidia.com/gpu.clique"
+    assert not {"labels", "domain"} & source.keys()
+
+
 def test_nvlink_domains_reach_placement_and_nodes(chart: Chart, tmp_path: Path) -> None:
     rendered = chart.render(BY_NAME["gb200-arm64.yaml"])
     workers = listed(rendered, tmp_path)

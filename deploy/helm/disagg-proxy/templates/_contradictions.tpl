@@ -42,6 +42,9 @@
     {{- if and $group.scaled (eq $.Values.workers.foundBy "list") -}}
       {{- fail (printf "workers.%s: group %q: a list knows no workers that something else scales; choose another workers.foundBy" $role .name) -}}
     {{- end -}}
+    {{- if and $group.nodeLabel (or $group.domain (ne $.Values.workers.foundBy "kubernetes")) -}}
+      {{- fail (printf "workers.%s: group %q: nodeLabel needs workers.foundBy: kubernetes, and no domain" $role .name) -}}
+    {{- end -}}
     {{- if and $group.computeDomain (not (hasKey $domains $group.computeDomain)) -}}
       {{- fail (printf "workers.%s: group %q: workers.computeDomains has none called %q" $role .name $group.computeDomain) -}}
     {{- end -}}

@@ -60,6 +60,7 @@
       {{- $source = merge $source (dict "host" $host "port" $group.port) -}}
     {{- else -}}
       {{- $source = merge $source (dict "service" $group.fullname "port" "http") -}}
+      {{- with $group.nodeLabel }}{{ $_ := set $source "node_label" . }}{{ end -}}
     {{- end -}}
     {{- with $group.domain }}{{ $_ := set $source "labels" (dict "domain" .) }}{{ end -}}
     {{- $sources = append $sources $source -}}

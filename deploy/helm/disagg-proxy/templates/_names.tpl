@@ -15,6 +15,11 @@
 {{- end -}}
 {{- end }}
 
+{{/* Of what is in no namespace: releases of other namespaces must not take it away. */}}
+{{- define "disagg-proxy.clusterName" -}}
+{{- printf "%s-%s" .Release.Namespace (include "disagg-proxy.fullname" .) -}}
+{{- end }}
+
 {{- define "disagg-proxy.selector" -}}
 app.kubernetes.io/name: {{ include "disagg-proxy.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
