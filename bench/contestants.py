@@ -70,12 +70,12 @@ def _binary(name: str) -> str:
 
 
 def ours(
-    base64: bool, source: Path = ROOT, extra: str = "access_log: false"
+    base64: bool, source: Path = ROOT, extra: str = "access_log: false", client: str = ""
 ) -> Callable[[Ports, Path], Launch]:
     """This project's proxy, from the working tree or another checkout at `source`.
 
     `extra`: keys of the `proxy:` mapping; `{folder}` is one for files. Everything else has its default, so field
-    policy, placement, health probes and metrics are on.
+    policy, placement, health probes and metrics are on. `client`: a library in the place of its worker client.
     """
 
     def build(ports: Ports, folder: Path) -> Launch:
@@ -89,10 +89,13 @@ def ours(
             f'generation_servers: {{num_instances: 1, urls: ["127.0.0.1:{ports.generation}"]}}\n'
             f"proxy: {{{extra.replace('{folder}', str(folder))}}}\n"
         )
+        module, python = ("bench.rivals.over_library", ".venv-bench") if client else ("proxy", ".venv")
+        if client and not _has(_python(python), client):
+            raise MissingError(f"{client} is not installed")
         return Launch(
-            [_python(".venv"), "-m", "proxy", "serve", "-c", str(config)],
+            [_python(python), "-m", module, "serve", "-c", str(config)],
             # In front of the installed one, so that another checkout's package is the one that runs.
-            {"PYTHONPATH": str(source)},
+            {"PYTHONPATH": str(source), "BENCH_CLIENT": client},
             source,
         )
 
@@ -183,6 +186,8 @@ ALL: dict[str, Contestant] = {
             ours(True, extra="access_log: true, request_log_dir: '{folder}'"),
             suits=lambda case: not case.streams,
         ),
+        Contestant("over-aiohttp", "this proxy over aiohttp's client", ours(True, client="aiohttp")),
+        Contestant("over-httpx", "this proxy over httpx's client", ours(True, client="httpx")),
         Contestant(
             "model",
             "model of today's orchestrator, ids as array",
@@ -196,12 +201,12 @@ ALL: dict[str, Contestant] = {
         ),
         Contestant(
             "aiohttp",
-            "raw ASGI + aiohttp client",
+            "bare two legs over aiohttp, no features",
             _application("bench.rivals.two_leg", "aiohttp", BENCH_CLIENT="aiohttp"),
         ),
         Contestant(
             "httpx",
-            "raw ASGI + httpx client",
+            "bare two legs over httpx, no features",
             _application("bench.rivals.two_leg", "httpx", BENCH_CLIENT="httpx"),
         ),
         Contestant(

@@ -16,7 +16,7 @@ def _colour(name: str) -> str:
         return _TODAY
     if name.startswith(("nginx", "haproxy")):
         return _SINGLE
-    return _LIBRARY if name in ("aiohttp", "httpx") else _RUST
+    return _LIBRARY if name.endswith(("aiohttp", "httpx")) else _RUST
 
 
 def _bars(axes: Any, result: CaseResult, figure: str, title: str, logarithmic: bool) -> None:
