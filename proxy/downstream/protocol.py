@@ -24,7 +24,7 @@ import contextlib
 import logging
 import urllib.parse
 from collections.abc import Callable
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -229,7 +229,7 @@ class RelayProtocol(HttpToolsProtocol):
         """Called by the parser for requests without a body; the reader decides."""
 
     def _fill_scope(self, version: str) -> None:
-        scope = cast("dict[str, Any]", self.scope)
+        scope: dict[str, Any] = self.scope  # type: ignore[assignment]  # ASGI's own keys and others
         try:
             url = httptools.parse_url(self.url)
         except httptools.HttpParserInvalidURLError:  # CONNECT's target, for one
@@ -244,7 +244,7 @@ class RelayProtocol(HttpToolsProtocol):
         scope["asgi"] = {"version": self.asgi_version, "spec_version": "2.4"}
 
     def _read_body(self, data: bytes) -> None:
-        reader = cast("BodyReader", self._reader)
+        reader: BodyReader = self._reader  # type: ignore[assignment]  # comes with the head
         try:
             pieces = reader.feed(data)
         except BrokenFraming as error:
@@ -269,7 +269,7 @@ class RelayProtocol(HttpToolsProtocol):
         self._unread = leftover
         pieces, self._pieces = self._pieces, []
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        scope = cast("dict[str, Any]", self.scope)
+        scope: dict[str, Any] = self.scope  # type: ignore[assignment]  # ASGI's own keys and others
         keep_alive = self._speaks_1_1 and not says_close(self.headers)
         cycle = RequestCycle(self, scope, keep_alive=keep_alive)
         cycle.body_complete(body)

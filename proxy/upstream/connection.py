@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, cast
 from proxy.errors import BrokenAnswer, ConnectionBroken, ProxyError, Retry
 from proxy.upstream.answer import Answer as Answer
 from proxy.upstream.answer import Sink as Sink
-from proxy.upstream.head import ResponseHead, body_reader, parse_head
+from proxy.upstream.head import ResponseHead, read_head
 from proxy.wire.chunks import BodyReader
 from proxy.wire.errors import BrokenFraming
 from proxy.wire.members import JSONBytes
@@ -124,7 +124,7 @@ class WorkerConnection(asyncio.Protocol):
         self._exchange += 1
         if self._transport is not None:
             self._busy = True
-            self._transport.writelines(cast("Iterable[bytes]", pieces))
+            self._transport.writelines(pieces)
         return self._exchange
 
     def answer(self) -> Awaitable[Answer]:
@@ -134,7 +134,7 @@ class WorkerConnection(asyncio.Protocol):
             ConnectionBroken, BrokenAnswer, or the error given to `abort`.
         """
         self._collect = True
-        return cast("Awaitable[Answer]", self._wait())
+        return self._wait()  # type: ignore[return-value]  # what is collected is an Answer
 
     async def head(self) -> ResponseHead:
         """Wait for the head of the answer; `rest` or `relay` must follow.
@@ -142,7 +142,7 @@ class WorkerConnection(asyncio.Protocol):
         Raises:
             ConnectionBroken, BrokenAnswer, or the error given to `abort`.
         """
-        return self._response or cast("ResponseHead", await self._wait())
+        return self._response or await self._wait()  # type: ignore[return-value]  # nothing is collected
 
     def rest(self) -> Awaitable[Answer]:
         """Collect the body behind a head that was awaited. Raises as `answer` does."""
@@ -150,7 +150,7 @@ class WorkerConnection(asyncio.Protocol):
         if self._busy:
             self._waiter = self._loop.create_future()
             self._release_held()
-        return cast("Awaitable[Answer]", self._wait())
+        return self._wait()  # type: ignore[return-value]  # what is collected is an Answer
 
     def relay(self, sink: Sink) -> None:
         """Send the body behind a head that was awaited to `sink`, which hears of its end and of errors."""
@@ -295,13 +295,13 @@ class WorkerConnection(asyncio.Protocol):
                 return None
             if end > _MAX_HEAD:
                 raise BrokenFraming("header section too large")
-            head = parse_head(data[:end])
+            head, reader = read_head(data[:end])
             data = data[end:]
             if head.status >= 200:
                 break
         self._start = b""
         self._response = head
-        self._reader = body_reader(head)
+        self._reader = reader
         return data
 
     def _hold(self, data: bytes) -> None:
@@ -332,7 +332,7 @@ class WorkerConnection(asyncio.Protocol):
             self._fail(self._failure())
 
     def _feed(self, data: bytes) -> None:
-        reader = cast("BodyReader", self._reader)
+        reader: BodyReader = self._reader  # type: ignore[assignment]  # comes with the head
         try:
             pieces = reader.feed(data)
         except BrokenFraming as error:
@@ -349,7 +349,8 @@ class WorkerConnection(asyncio.Protocol):
             self._pieces += pieces
 
     def _complete(self, last: bytes) -> None:
-        response, reader = cast("ResponseHead", self._response), cast("BodyReader", self._reader)
+        response: ResponseHead = self._response  # type: ignore[assignment]  # not without one
+        reader: BodyReader = self._reader  # type: ignore[assignment]  # comes with it
         sink, waiter, pieces = self._sink, self._waiter, self._pieces
         self._busy = False
         self._sink = None

@@ -2,8 +2,13 @@
 
 llhttp (through httptools) checks them strictly; the body is read by `proxy.wire.chunks`, which is faster for many
 small frames and knows where each of them ends.
+
+Heads are remembered for a while: those of a worker's streams differ in the date alone, so under load most of them have
+been seen within the second.
 """
 
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import httptools
@@ -11,9 +16,11 @@ import httptools
 from proxy.wire.chunks import BodyReader, ChunkedReader, LengthReader, UntilCloseReader
 from proxy.wire.errors import BrokenFraming
 
-Headers = list[tuple[bytes, bytes]]
+Headers = Sequence[tuple[bytes, bytes]]
+ReaderMaker = Callable[[], BodyReader]
 
 _BODILESS = frozenset({204, 304})
+_REMEMBERED, _LONGEST_REMEMBERED = 128, 512
 
 
 class ResponseHead(NamedTuple):
@@ -35,14 +42,32 @@ class _Collector:
     __slots__ = ("headers",)
 
     def __init__(self) -> None:
-        self.headers: Headers = []
+        self.headers: list[tuple[bytes, bytes]] = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers.append((name.lower(), value.rstrip(b" \t")))
 
 
+def read_head(data: bytes) -> tuple[ResponseHead, BodyReader]:
+    """Read one head, from the status line to the empty line; a reader for the body comes with it.
+
+    Raises:
+        BrokenFraming: not a valid HTTP/1.x head, or contradictory or unknown framing.
+    """
+    head, make_reader = _remembered(data) if len(data) <= _LONGEST_REMEMBERED else _understand(data)
+    return head, make_reader()
+
+
+def _understand(data: bytes) -> tuple[ResponseHead, ReaderMaker]:
+    head = parse_head(data)
+    return head, framing(head)
+
+
+_remembered = lru_cache(_REMEMBERED)(_understand)
+
+
 def parse_head(data: bytes) -> ResponseHead:
-    """Parse one head, from the status line to the empty line.
+    """Parse one head.
 
     Raises:
         BrokenFraming: not a valid HTTP/1.x head.
@@ -62,7 +87,7 @@ def parse_head(data: bytes) -> ResponseHead:
     if not 100 <= status <= 599:
         raise BrokenFraming("the status code is none of HTTP's")
     keep_alive = version == "1.1" and not _says_close(collector.headers)
-    return ResponseHead(status, collector.headers, keep_alive)
+    return ResponseHead(status, tuple(collector.headers), keep_alive)
 
 
 def _says_close(headers: Headers) -> bool:
@@ -73,12 +98,14 @@ def _says_close(headers: Headers) -> bool:
     return False
 
 
-def body_reader(head: ResponseHead) -> BodyReader:
-    """Choose the framing of the body (RFC 9112 §6.3).
+def framing(head: ResponseHead) -> ReaderMaker:
+    """What makes the reader of the body (RFC 9112 §6.3); answers that are not final have none.
 
     Raises:
         BrokenFraming: contradictory or unknown framing.
     """
+    if head.status < 200:
+        return partial(LengthReader, 0)
     length: bytes | None = None
     coding: bytes | None = None
     for name, value in head.headers:
@@ -91,13 +118,13 @@ def body_reader(head: ResponseHead) -> BodyReader:
                 raise BrokenFraming("two transfer-encodings")
             coding = value.lower()
     if head.status in _BODILESS:
-        return LengthReader(0)
+        return partial(LengthReader, 0)
     if coding is not None:
         if coding != b"chunked" or length is not None:
             raise BrokenFraming("unusable transfer-encoding")
-        return ChunkedReader()
+        return ChunkedReader
     if length is None:
-        return UntilCloseReader()
+        return UntilCloseReader
     if not length.isdigit():
         raise BrokenFraming("bad content-length")
-    return LengthReader(int(length))
+    return partial(LengthReader, int(length))
