@@ -194,13 +194,26 @@ def summary(results: dict[str, CaseResult]) -> str:
         for name in names
         if any(results[case].figures.get(name) for case in shown)
     ]
-    about = next(iter(results.values())).about
-    load = max(result.about["load_average_before"] for result in results.values())
-    note = f"{about['machine']}; {about['date']}, median of {about['repetitions']} repetitions of "
-    note += f"{about['seconds']:g} s; load average before the cases at most {load:g}."
     return "\n\n".join(
-        (note, _table(["CPU ms per request", *shown], rows) if rows else "", targets_table(results))
+        (
+            _conditions(results),
+            _table(["CPU ms per request", *shown], rows) if rows else "",
+            targets_table(results),
+        )
     )
+
+
+def _conditions(results: dict[str, CaseResult]) -> str:
+    """How each case was measured: they need not be of one run."""
+    groups: dict[str, list[str]] = {}
+    for case, result in results.items():
+        about = result.about
+        how = f"{about['date']}, repetitions of {about['seconds']:g} s: {about['repetitions']}"
+        groups.setdefault(how, []).append(case)
+    machines = sorted({result.about["machine"] for result in results.values()})
+    load = max(result.about["load_average_before"] for result in results.values())
+    told = "; ".join(f"{', '.join(sorted(cases))} ({how})" for how, cases in groups.items())
+    return f"{'; '.join(machines)}. Medians of {told}. Load average before the cases at most {load:g}."
 
 
 def put_into_readme(text: str) -> None:
