@@ -79,6 +79,8 @@ async def test_a_removed_worker_finishes_its_legs(start_fleet: StartFleet, proce
     )
     fleet.program.process.send_signal(signal.SIGHUP)
     await asyncio.to_thread(fleet.program.wait_for, r"generation worker \S+ is draining")
+    # Legs that had been placed are still on their way, in all processes until they have heard of it.
+    await asyncio.sleep(0.5)
     legs = leaving.legs["generation"]
     assert leaving.engine.running > 0
     assert not running.done()
@@ -86,8 +88,7 @@ async def test_a_removed_worker_finishes_its_legs(start_fleet: StartFleet, proce
     assert load.statuses == {200: 40}
     assert load.lost == []
     assert leaving.engine.aborts == leaving_context.engine.aborts == 0
-    # Legs that were being placed while the other processes heard of it.
-    assert leaving.legs["generation"] - legs <= processes
+    assert leaving.legs["generation"] == legs
     await asyncio.to_thread(
         eventually,
         lambda: (
