@@ -103,7 +103,8 @@ class SimProtocol(HttpToolsProtocol):
     def reset(self) -> None:
         """End the connection with RST (over TCP), at once."""
         raw = self.transport.get_extra_info("socket")
-        if raw is not None and raw.family != socket.AF_UNIX:
+        # The client may have been first, so that there is nothing left to reset.
+        if raw is not None and raw.family != socket.AF_UNIX and raw.fileno() >= 0:
             # A duplicate reaches the socket's options under each event loop.
             with socket.socket(fileno=os.dup(raw.fileno())) as duplicate:
                 duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)

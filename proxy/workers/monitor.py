@@ -16,8 +16,34 @@ from proxy.workers.ping import Finding, Ping, Pinger
 _SELDOM = 5
 # As many workers are asked at once when they are listed; with more their first probes are spread over an interval.
 _AT_ONCE = 64
+# Probes between two times that a worker is asked what it is.
+_LONGEST_PAUSE = 64
 
 _logger = logging.getLogger("proxy.workers")
+
+
+class Acquaintance:
+    """When a worker is asked what it is: at once, and again if it was too busy to tell, after 2, 4, 8 ... probes."""
+
+    __slots__ = ("_complete", "_pause", "_probes")
+
+    def __init__(self) -> None:
+        self._complete = False
+        self._pause = 1
+        self._probes = 1
+
+    def is_due(self) -> bool:
+        """To be called after each probe that found it healthy."""
+        if self._complete:
+            return False
+        self._probes -= 1
+        return not self._probes
+
+    def made(self, *, complete: bool) -> None:
+        """It has been asked; whether it answered everything."""
+        self._complete = complete
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        self._probes = self._pause
 
 
 class HealthMonitor:
@@ -89,18 +115,17 @@ class HealthMonitor:
     async def _probe(self, instance: Instance, delay: float) -> None:
         health = instance.health
         pinger = Pinger(instance.address, timeout=self._timeout, access=self._access)
-        identified = False
+        acquaintance = Acquaintance()
         last = ""
         try:
             while True:
                 # Probes of many proxies and workers must not fall into step.
                 await asyncio.sleep(delay)
                 ping = await pinger.ping(fresh=health.suspicious)
-                # Version and model are asked for whenever the worker comes back: it may be another one.
-                identified &= ping.finding is Finding.HEALTHY
-                if ping.finding is Finding.HEALTHY and not identified:
-                    await self._identify(instance, pinger)
-                    identified = True
+                if ping.finding is not Finding.HEALTHY:
+                    acquaintance = Acquaintance()  # who comes back may be another one
+                elif acquaintance.is_due():
+                    acquaintance.made(complete=await self._identify(instance, pinger))
                 if ping.detail != last:
                     last = ping.detail
                     if last:
@@ -111,13 +136,17 @@ class HealthMonitor:
         finally:
             await pinger.close()
 
-    async def _identify(self, instance: Instance, pinger: Pinger) -> None:
-        """Ask what the worker is; what it does not tell in time stays unknown and does not keep it from serving."""
+    async def _identify(self, instance: Instance, pinger: Pinger) -> bool:
+        """Ask what the worker is; whether all was answered. What it does not tell in time stays unknown and does not
+        keep it from serving."""
+        before = pinger.unanswered
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timeout):
                 instance.version, instance.models = await pinger.identify()
                 instance.max_batch_size = await pinger.batch_size()
                 await instance.capabilities.look_up(pinger, instance.version)
+                return pinger.unanswered == before
+        return False
 
     def _factor(self, instance: Instance) -> int:
         health = instance.health

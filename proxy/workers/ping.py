@@ -53,12 +53,16 @@ class Pinger:
         address: of the worker.
         timeout: seconds for one probe, connecting included.
         access: TLS and key for the worker; plain when None.
+
+    Attributes:
+        unanswered: questions, beside the pings, that got no answer at all. A 404 is one.
     """
 
     def __init__(self, address: WorkerAddress, *, timeout: float, access: WorkerAccess | None = None) -> None:
         self._address = address
         self._timeout = timeout
         self._access = access
+        self.unanswered = 0
         tls = access.tls_for(address) if access is not None else None
         self._connections = ConnectionPool(address, connect_timeout=0, tls=tls)
 
@@ -104,6 +108,7 @@ class Pinger:
             async with asyncio.timeout(self._timeout):
                 answer = await self._get(path, longest=longest)
         except (ProxyError, TimeoutError):
+            self.unanswered += 1
             return None
         return answer.body if answer.head.status == 200 and answer.body else None
 
@@ -115,8 +120,12 @@ class Pinger:
         try:
             async with asyncio.timeout(self._timeout):
                 answer = await self._get(path)
+        except (ProxyError, TimeoutError):
+            self.unanswered += 1
+            return None
+        try:
             return msgspec.json.decode(answer.body) if answer.head.status == 200 else None
-        except (ProxyError, TimeoutError, msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError):
             return None  # the worker is healthy; what it does not tell stays unknown
 
     async def _get(self, path: bytes, *, fresh: bool = False, longest: int = _LONGEST_BODY) -> Answer:

@@ -173,6 +173,9 @@ class ChaosProxy:
         await until(lambda: self._server.started, "the start")
         self.port = self._server.servers[0].sockets[0].getsockname()[1]
         await until(lambda: self.service.ready, "readiness")
+        workers = self.service.registry.workers
+        # Under load a worker can be ready and too busy to tell.
+        await until(lambda: all(worker.instance.models for worker in workers), "what the workers serve")
         return self
 
     async def __aexit__(self, *_: object) -> None:

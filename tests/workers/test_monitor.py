@@ -60,6 +60,39 @@ async def test_a_worker_comes_fails_and_comes_back(monitor):
         monitor.forget(instance)
 
 
+def asked(worker, path):
+    return sum(request.startswith(b"GET %b " % path.encode()) for request in worker.requests)
+
+
+async def test_a_worker_that_was_too_busy_to_tell_what_it_is_is_asked_again():
+    monitor = HealthMonitor(interval=0.02, timeout=0.2, clock=time.monotonic)
+    worker = Worker({name: given for name, given in HEALTHY.items() if name != "/version"})
+    async with running(worker) as address:
+        instance = instance_at(address)
+        monitor.watch(instance)
+        monitor.start()
+        await settled(lambda: instance.health.condition is State.READY)
+        assert instance.version is None
+        worker.answers = HEALTHY
+        await settled(lambda: instance.version == "1.3.0rc24")
+        await monitor.close()
+
+
+async def test_a_worker_that_never_tells_is_asked_ever_less_often_and_one_that_has_told_not_at_all():
+    monitor = HealthMonitor(interval=0.01, timeout=0.05, clock=time.monotonic)
+    silent = Worker({name: given for name, given in HEALTHY.items() if name != "/version"})
+    open_ = Worker({**HEALTHY, "/version": answer(404), "/v1/models": answer(404)})
+    async with running(silent) as first, running(open_) as second:
+        for address in (first, second):
+            monitor.watch(instance_at(address))
+        monitor.start()
+        await settled(lambda: asked(silent, "/health") >= 40 and asked(open_, "/health") >= 40)
+        await monitor.close()
+    # The first time, and after 2, 4, 8 and 16 probes.
+    assert 3 <= asked(silent, "/version") <= 6
+    assert asked(open_, "/version") == 1
+
+
 async def test_workers_are_probed_in_parallel(monitor):
     hanging, sound = Worker({}), Worker(HEALTHY)
     async with running(hanging) as first, running(sound) as second:
