@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from free_port import free_port, port_to_come_back_to
+from free_port import free_port
 
 SECONDS = 30.0
 
@@ -31,8 +31,8 @@ class EtcdServer:
         """``tls``: certificate, key and the authority of the clients' certificates."""
         self._directory = directory
         self._tls = tls
-        self.port = port_to_come_back_to()
-        self._peer_port = free_port(self.port)
+        self.port = free_port()
+        self._peer_port = free_port()
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -11,7 +11,7 @@ from urllib.error import URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
 import yaml
-from free_port import free_port, port_to_come_back_to
+from free_port import free_port
 from program import Program, eventually
 
 from proxy.config.load import load_settings
@@ -58,7 +58,7 @@ class RegisteringProxy:
     def __init__(
         self, run_program: RunProgram, directory: Path, processes: int, cluster: dict[str, Any], **keys: Any
     ) -> None:
-        self.port = port_to_come_back_to()
+        self.port = free_port()
         uri = cluster.get("cluster_uri", f"http://127.0.0.1:{self.port}")
         document = {
             "hostname": "127.0.0.1",
@@ -106,7 +106,7 @@ class RegisteringWorkers:
 
     def __init__(self, run_program: RunProgram, uri: str, *options: str) -> None:
         self._run = run_program
-        self._port = free_port(port_to_come_back_to() + 50)
+        self._port = free_port(neighbours=1)
         self.addresses = [f"127.0.0.1:{self._port}", f"127.0.0.1:{self._port + 1}"]
         self._options = (
             *("--context", "1", "--generation", "1", "--base-port", str(self._port)),

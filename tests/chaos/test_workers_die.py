@@ -31,7 +31,7 @@ class Workers:
         self._directory = directory
         self.ports = [free_port()]
         while len(self.ports) < 4:
-            self.ports.append(free_port(above=self.ports[-1]))
+            self.ports.append(free_port())
         context = self._run("--context", "2", "--generation", "0", "--base-port", "0")
         self.programs = [self._start(number) for number in range(4)]
         self._all = [context, *self.programs]

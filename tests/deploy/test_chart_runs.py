@@ -156,7 +156,7 @@ def test_probes_follow_the_workers_and_the_list_of_the_chart(
 def test_admin_routes_are_where_the_notes_say(
     chart: Chart, pod: PodFactory, cluster: ThreadedSimCluster
 ) -> None:
-    listen = f"127.0.0.1:{free_port(25_000)}"
+    listen = f"127.0.0.1:{free_port()}"
     values = {**urls(cluster), "admin.listen": listen, "admin.tokenSecret.name": "admin"}
     own = pod(**values)
     own.write(f"{SECRETS}/admin/token", "secret\n")

@@ -54,7 +54,7 @@ def test_without_workers_it_listens_and_says_so(run_program, write_config):
             "hostname": "127.0.0.1",
             "port": 0,
             "context_servers": {"urls": [f"127.0.0.1:{free_port()}"]},
-            "generation_servers": {"urls": [f"127.0.0.1:{free_port(25_000)}"]},
+            "generation_servers": {"urls": [f"127.0.0.1:{free_port()}"]},
             "proxy": {"drain_grace": 0},
         }
     )

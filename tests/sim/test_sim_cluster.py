@@ -1,31 +1,20 @@
 """Clusters in a loop, in a thread, in another process, and on Unix sockets."""
 
 import asyncio
-import random
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
+from free_port import free_port
 from sim_client import Client, chat, completion, context_body, eventually, generation_body
 
 from proxy.sim import SimCluster, Speed, ThreadedSimCluster, WorkerSettings, expected_text
-
-
-def two_free_ports() -> int:
-    """The first of two neighbouring ports, below those that the kernel gives to clients."""
-    while True:
-        base = random.randrange(20_000, 30_000)
-        with suppress(OSError), socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", base))
-            second.bind(("127.0.0.1", base + 1))
-            return base
 
 
 async def test_addresses_and_names() -> None:
@@ -42,7 +31,7 @@ async def test_addresses_and_names() -> None:
 
 
 async def test_ports_follow_the_base_port() -> None:
-    base = two_free_ports()
+    base = free_port(neighbours=1)
     async with SimCluster(1, 1, base) as cluster:
         assert cluster.context_urls == [f"127.0.0.1:{base}"]
         assert cluster.generation_urls == [f"127.0.0.1:{base + 1}"]
