@@ -123,6 +123,9 @@ class Chaos:
             return False
         status, goes_on = await self._answer(reader)
         self.outcomes[status] += 1
+        if status == 429:
+            # Refusals come at once: clients that do not wait would soon have nothing but those.
+            await asyncio.sleep(0.2)
         return goes_on
 
     async def _answer(self, reader: asyncio.StreamReader) -> tuple[int, bool]:
