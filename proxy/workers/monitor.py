@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 
 from proxy.upstream.access import WorkerAccess
+from proxy.workers.capabilities import LONGEST_SCHEMA, SCHEMA_PATH
 from proxy.workers.instance import Instance
 from proxy.workers.ping import Finding, Ping, Pinger
 
@@ -31,6 +32,11 @@ class Acquaintance:
         self._complete = False
         self._pause = 1
         self._probes = 1
+
+    @property
+    def begun(self) -> bool:
+        """It has been asked before."""
+        return self._pause > 1
 
     def is_due(self) -> bool:
         """To be called after each probe that found it healthy."""
@@ -125,7 +131,8 @@ class HealthMonitor:
                 if ping.finding is not Finding.HEALTHY:
                     acquaintance = Acquaintance()  # who comes back may be another one
                 elif acquaintance.is_due():
-                    acquaintance.made(complete=await self._identify(instance, pinger))
+                    complete = await self._identify(instance, pinger, again=acquaintance.begun)
+                    acquaintance.made(complete=complete)
                 if ping.detail != last:
                     last = ping.detail
                     if last:
@@ -136,14 +143,20 @@ class HealthMonitor:
         finally:
             await pinger.close()
 
-    async def _identify(self, instance: Instance, pinger: Pinger) -> bool:
+    async def _identify(self, instance: Instance, pinger: Pinger, *, again: bool) -> bool:
         """Ask what the worker is; whether all was answered. What it does not tell in time stays unknown and does not
-        keep it from serving."""
+        keep it from serving; asked again, it takes nothing back by silence."""
         before = pinger.unanswered
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timeout):
-                instance.version, instance.models = await pinger.identify()
-                instance.max_batch_size = await pinger.batch_size()
+                version, models = await pinger.identify()
+                max_batch_size = await pinger.batch_size()
+                if again:
+                    await pinger.document(SCHEMA_PATH, LONGEST_SCHEMA)
+                    if pinger.unanswered != before:
+                        return False
+                instance.version, instance.models = version, models
+                instance.max_batch_size = max_batch_size
                 await instance.capabilities.look_up(pinger, instance.version)
                 return pinger.unanswered == before
         return False

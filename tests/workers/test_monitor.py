@@ -78,6 +78,22 @@ async def test_a_worker_that_was_too_busy_to_tell_what_it_is_is_asked_again():
         await monitor.close()
 
 
+async def test_a_worker_that_falls_silent_takes_nothing_back():
+    monitor = HealthMonitor(interval=0.01, timeout=0.05, clock=time.monotonic)
+    worker = Worker({name: given for name, given in HEALTHY.items() if name != "/openapi.json"})
+    async with running(worker) as address:
+        instance = instance_at(address)
+        monitor.watch(instance)
+        monitor.start()
+        await settled(lambda: instance.version == "1.3.0rc24")
+        # It closes the connection instead.
+        worker.answers = {**dict.fromkeys(HEALTHY, b""), "/health": HEALTHY["/health"]}
+        before = asked(worker, "/version")
+        await settled(lambda: asked(worker, "/version") > before + 1)
+        await monitor.close()
+    assert (instance.version, instance.models) == ("1.3.0rc24", ("llama", "lora"))
+
+
 async def test_a_worker_that_never_tells_is_asked_ever_less_often_and_one_that_has_told_not_at_all():
     monitor = HealthMonitor(interval=0.01, timeout=0.05, clock=time.monotonic)
     silent = Worker({name: given for name, given in HEALTHY.items() if name != "/version"})
