@@ -1,8 +1,8 @@
 """This project's program, all of it, with a library's HTTP client in the place of its own worker client.
 
 `BENCH_CLIENT=aiohttp python -m bench.rivals.over_library serve -c FILE`. What the two differ in is what the worker
-client is worth: connections, the requests' and answers' heads, and each piece's way to the sink. The library is used
-as its documentation asks for, one session for all, and in its cheapest configuration.
+client is worth: connections, the requests' and answers' heads, and each piece's way to the sink. The library has one
+session for all workers, without limits on connections, cookies or decompression.
 """
 
 import asyncio
