@@ -140,11 +140,14 @@ class RelaySink:
         return tail.between_events
 
     def close(self, last: bytes = b"") -> None:
-        """End an answer that broke off, after an error event if there is one; the connection is not used again."""
+        """End an answer that broke off, after an error event if there is one.
+
+        The message is complete then, and its head has not announced that the connection closes: it stays open for the
+        client's next request.
+        """
         cycle = self._cycle
         if cycle.disconnected or cycle.response_complete:
             return
-        cycle.keep_alive = False
         if self.framed:
             last = (chunk(last) if last else b"") + LAST_CHUNK
         RelaySink.write(self, last)

@@ -176,7 +176,6 @@ class RelayClient:
     async def break_off(self, last: bytes | None) -> None:
         """See `Client`."""
         if self._sink is None:
-            self._cycle.keep_alive = False
             self._cycle.add(last or b"", last=True)
         elif last is None:
             self._sink.abort()

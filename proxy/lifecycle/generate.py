@@ -2,8 +2,9 @@
 
 A hand-off is taken once, so this leg moves to another worker only when none can have taken it: no connection was
 made, the worker refused before it looked (429, 503), or the connection ended before the request was written. A
-connection that had been idle and ended without one byte is tried once more, fresh, with the same id. When the leg
-fails otherwise and the client has got nothing, `GenerationFailed` asks for one whole new pass.
+connection that had been idle and ended without one byte is tried once more, fresh, with the same id; if its worker
+had taken the hand-off after all, whoever gets the leg next answers 400. When the leg fails so or otherwise and the
+client has got nothing, `GenerationFailed` asks for one whole new pass.
 """
 
 from __future__ import annotations
@@ -76,7 +77,6 @@ class Generation:
         try:
             return await self._until_taken()
         except GenerationFailed:
-            self._avoid()
             self._legs.lose()
             raise
         except (ClientGone, Aborted, NotReady, WorkersBusy, LegTimeout) as error:
@@ -90,6 +90,7 @@ class Generation:
         passage = self._passage
         fresh = taught = False
         last: Answer | LegFault | None = None
+        perhaps_taken: LegFault | None = None  # what ended an idle connection with the leg on it
         while True:
             try:
                 sent = await self._send(fresh=fresh)
@@ -103,11 +104,11 @@ class Generation:
                     continue
                 status = last.head.status
                 if status in RETRIABLE_STATUSES - REFUSED_STATUSES:
+                    self._avoid()
                     raise GenerationFailed(last)
                 if status not in REFUSED_STATUSES:
-                    if fresh and status == 400:
-                        # The worker that ended the idle connection had taken the hand-off after all.
-                        raise GenerationFailed(last)
+                    if perhaps_taken is not None and status == 400:
+                        raise GenerationFailed(perhaps_taken)
                     if status != 200:
                         self._legs.lose()
                     break
@@ -121,14 +122,16 @@ class Generation:
                 last = error
                 if error.retry is Retry.REUSED_ONLY and not fresh:
                     fresh = True
+                    perhaps_taken = error
                     passage.record.retries += 1
                     passage.record.generation_retries += 1
                     continue
                 if error.retry is not Retry.UNSENT:
                     if isinstance(error, LegTimeout):
                         raise
+                    self._avoid()
                     raise GenerationFailed(error) from None
-            # Nobody has taken the hand-off: another worker may.
+            # This one has not taken the hand-off: another worker may.
             self._sent = False
             if not await self._may_move(last):
                 self._legs.abandon()

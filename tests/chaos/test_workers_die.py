@@ -204,7 +204,10 @@ def test_kill(fleet):
             assert events(answer.text)[-1]["error"]["code"] == "worker_disconnected"
         else:
             # It had not begun, and more died at once than the retry budget allows to do again.
-            assert answer.headers["x-disagg-proxy-error"] == "gen;worker_disconnected"
+            code = answer.headers.get("x-disagg-proxy-error")
+            assert code in {"gen;worker_disconnected", "gen;worker_unreachable"}, (
+                f"{answer.status} {answer.text}"
+            )
 
 
 def test_a_worker_that_hangs(fleet):

@@ -82,6 +82,7 @@ class ServerThread:
                 lifespan="on",
                 log_config=None,
                 access_log=False,
+                timeout_keep_alive=75,  # as ours: the client gives idle connections up after 5 s
             )
             self._server = uvicorn.Server(config)
         serving = asyncio.ensure_future(self._server.serve())

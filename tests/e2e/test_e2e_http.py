@@ -242,6 +242,31 @@ class TestLimits:
                 time.sleep(0.4)
 
 
+BROKEN = {
+    "cut": {"kind": "cut", "after_events": 3},
+    "silent": {"kind": "stall", "after_events": 3},
+    "behind comments": {"kind": "slow_first_byte", "seconds": 5},
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+@pytest.mark.parametrize("choices", [1, 3])
+def test_a_connection_outlives_an_error_event(make_stack, fault, choices):
+    """No close was announced, so a client may send its next request as soon as it has the whole message."""
+    stack = make_stack(timeout_idle=0.3, timeout_first_byte=0.3, sse_keepalive_seconds=0.05)
+    stack.most_leftover = choices
+    stack.cluster.generation_workers[0].add_fault(leg="generation", count=choices, **BROKEN[fault])
+    good = chat()
+    with RawClient(stack.port) as client:
+        client.send(request(chat(stream=True, n=choices)))
+        status, head, data = client.read_answer()
+        assert status == 200
+        assert b"connection: close" not in head
+        assert b'"error"' in data.split(b"\n\n")[-2]
+        client.send(request(good))
+        check_body(good, client.read_answer()[2])
+
+
 def test_limits_of_the_application_under_another_server(stacks):
     """413 comes from the application there, once the body has been read to the limit."""
     stack = stacks.get("uvicorn", {}, {"max_body_bytes": MIB})

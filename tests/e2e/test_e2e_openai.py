@@ -232,7 +232,6 @@ class TestErrors:
             for _ in stream:
                 pass
         assert caught.value.body["code"] == "worker_disconnected"
-        stack.reconnect()
 
 
 async def test_the_asynchronous_client(stack):

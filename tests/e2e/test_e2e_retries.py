@@ -268,7 +268,6 @@ class TestDeadlines:
         assert response.text.count("data: ") == 4
         assert '"code":"idle_timeout"' in response.text
         assert "[DONE]" not in response.text
-        stack.reconnect()
 
     def test_a_stream_may_take_longer_than_each_deadline(self, make_stack):
         stack = make_stack(

@@ -129,7 +129,6 @@ def test_an_error_of_one_worker_behind_the_beginning_of_the_stream(make_stack, b
     frames = [frame for frame in response.text.split("\n\n") if frame and not frame.startswith(":")]
     assert json.loads(frames[-1].removeprefix("data: ")) == {"error": json.loads(refusal)}
     assert len(frames) > 1
-    stack.reconnect()
     eventually(lambda: stack.metric("requests_total", outcome="rejected") == before + 1, what="the count")
 
 

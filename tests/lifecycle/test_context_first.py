@@ -170,6 +170,33 @@ async def test_it_is_tried_once(make: MakeWorld, who: str) -> None:
     assert world.log.count(who) == 2
 
 
+@pytest.mark.parametrize("budget", [1.0, 0.0])
+@pytest.mark.parametrize("dead", [True, False])
+async def test_a_worker_that_died_with_the_hand_off(make: MakeWorld, budget: float, dead: bool) -> None:
+    """Whoever gets the leg next has no KV for it. That is no fault of the client's: prefill again, or a 502."""
+    world = make(1, 2, retry_budget=budget)
+    await reuse(world)
+    pool = world.service.registry.pool(Role.GENERATION, "m")
+    pool.policy.choose = lambda candidates, placement: 0  # type: ignore[method-assign]
+    no_kv = reply({"error": {"message": "no KV cache"}}, 400)
+    if dead:
+        world["g0"].refuses = [ConnectionRefusedError()]
+        world.service.retry_budget.take = iter([True, budget > 0]).__next__  # type: ignore[method-assign]
+        world.script(g0=[lose], g1=[no_kv, reply(GENERATED)])
+    else:
+        world.script(g0=[lose, no_kv, reply(GENERATED)])
+    error = await world.ask()
+    assert world.log[: 4 if dead else 3] == ["c0", "g0", *(["g0 refuses", "g1"] if dead else ["g0"])]
+    if budget:
+        assert error is None
+        assert world.client.status == 200
+        assert world.log[-2:] == ["c0", "g1" if dead else "g0"]  # the one that said 400 is not to blame
+    else:
+        assert isinstance(error, ConnectionBroken)
+        assert (error.status, error.source.value) == (502, "gen")
+        assert world.client.status == 0
+
+
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_generation_worker_that_refuses(make: MakeWorld, status: int, stream: bool) -> None:
