@@ -3,8 +3,9 @@
 A hand-off is taken once, so this leg moves to another worker only when none can have taken it: no connection was
 made, the worker refused before it looked (429, 503), or the connection ended before the request was written. A
 connection that had been idle and ended without one byte is tried once more, fresh, with the same id; if its worker
-had taken the hand-off after all, whoever gets the leg next answers 400. When the leg fails so or otherwise and the
-client has got nothing, `GenerationFailed` asks for one whole new pass.
+had taken the hand-off after all, whoever gets the leg next answers 400, and so does a worker that finds the context
+worker dead. When the leg fails so or otherwise and the client has got nothing, `GenerationFailed` asks for one whole
+new pass.
 """
 
 from __future__ import annotations
@@ -107,8 +108,9 @@ class Generation:
                     self._avoid()
                     raise GenerationFailed(last)
                 if status not in REFUSED_STATUSES:
-                    if perhaps_taken is not None and status == 400:
-                        raise GenerationFailed(perhaps_taken)
+                    lost = perhaps_taken or self._legs.context_lost
+                    if status == 400 and lost is not None:
+                        raise GenerationFailed(lost)
                     if status != 200:
                         self._legs.lose()
                     break

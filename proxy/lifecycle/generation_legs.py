@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from proxy.errors import BrokenAnswer, Source
+from proxy.errors import BrokenAnswer, ConnectionBroken, LegFault, Retry, Source
 from proxy.lifecycle.rewriters import choose_rewriters
 from proxy.wire.errors import BrokenHandOff
 from proxy.wire.history import last_message
@@ -41,6 +41,11 @@ class GenerationLegs(Protocol):
         """The leg for a worker."""
         ...
 
+    @property
+    def context_lost(self) -> LegFault | None:
+        """Why the KV may be gone although no generation worker has taken it, or None."""
+        ...
+
     def abandon(self) -> None:
         """No worker has got the leg and none will."""
         ...
@@ -54,9 +59,10 @@ class HandedOff:
     """The ordinary leg: the context worker holds KV until a generation worker has pulled it."""
 
     def __init__(self, passage: Passage, hand_off: ContextAnswer) -> None:
-        self.near = passage.record.context_worker
+        self.near = near = passage.record.context_worker
         self._passage = passage
         self._hand_off = hand_off
+        self._ended_before = near.pool.ended_by_worker if near else 0
         passage.record.disagg_request_id = hand_off.request_id
 
     def make(self, worker: Worker) -> Leg:
@@ -69,6 +75,16 @@ class HandedOff:
         body, headers, parameters = self._leg(worker, passage.request.members)
         passage.rewriters = choose_rewriters(passage, self._hand_off, parameters)
         return body, headers
+
+    @property
+    def context_lost(self) -> LegFault | None:
+        """See `GenerationLegs`. The connection that brought the hand-off was idle since: a worker that dies ends it."""
+        near = self.near
+        if near is None or (near.ready and near.pool.ended_by_worker == self._ended_before):
+            return None
+        fault = ConnectionBroken("the context worker has gone", retry=Retry.NEVER)
+        fault.source = Source.CONTEXT
+        return fault
 
     def abandon(self) -> None:
         """Hand the KV over to nobody: see `proxy.lifecycle.orphans`."""
@@ -129,6 +145,7 @@ class Aggregated:
     """No hand-off: the generation worker prefills by itself (`fallback_aggregated`)."""
 
     near: Worker | None = None
+    context_lost: LegFault | None = None
 
     def __init__(self, passage: Passage) -> None:
         self._passage = passage
@@ -154,6 +171,7 @@ class GenerationOnly:
     """A hand-off of nothing, to measure generation workers alone (`TRTLLM_DISAGG_BENCHMARK_GEN_ONLY`)."""
 
     near: Worker | None = None
+    context_lost: LegFault | None = None
     _PARAMETERS = msgspec.Raw(b'{"request_type":"generation_only","first_gen_tokens":[7],"ctx_request_id":1}')
 
     def __init__(self, passage: Passage) -> None:

@@ -243,6 +243,7 @@ class WorkerConnection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """Called by the event loop; the transport then closes and `connection_lost` follows."""
+        self._pool.ended_by_worker += 1
 
     def pause_writing(self) -> None:
         """Called by the transport: more of the request waits than its high-water mark."""
@@ -256,6 +257,8 @@ class WorkerConnection(asyncio.Protocol):
         """Called by the event loop."""
         self._transport = None
         self._pool.forget(self)
+        if error is not None:
+            self._pool.ended_by_worker += 1
         if self._busy:
             if self._response is not None and self._sink is None and not self._collect:
                 self._ended = True  # what is held may be a complete answer

@@ -57,6 +57,9 @@ class ConnectionPool:
         connect_timeout: seconds for name resolution, TCP and TLS together; 0 = no limit.
         max_connections: 0 = no limit.
         tls: for `https` addresses; the system's trusted authorities when None.
+
+    Attributes:
+        ended_by_worker: grows when the worker closes or resets connections, as it does when it dies.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class ConnectionPool:
         self._waiting: deque[ConnectAttempt] = deque()
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
+        self.ended_by_worker = 0
         self._tls = (tls or ssl.create_default_context()) if address.scheme == "https" else None
 
     @property

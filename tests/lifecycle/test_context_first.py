@@ -197,6 +197,36 @@ async def test_a_worker_that_died_with_the_hand_off(make: MakeWorld, budget: flo
         assert world.client.status == 0
 
 
+@pytest.mark.parametrize("budget", [1.0, 0.0])
+async def test_a_context_worker_that_died_with_the_kv(make: MakeWorld, budget: float) -> None:
+    """The generation worker's 400 is then no fault of the client's."""
+
+    def dies(transport: Any) -> None:
+        world["c0"].transports[-1].receive_eof()
+        transport.receive(reply({"error": {"message": "Generation failed"}}, 400))
+
+    world = make(2, 1, retry_budget=budget)
+    world.script(c0=[reply(HAND_OFF)], c1=[reply(HAND_OFF)], g0=[dies, reply(GENERATED)])
+    world.service.registry.pool(Role.CONTEXT, "m").policy.choose = lambda *_: 0  # type: ignore[method-assign]
+    error = await world.ask()
+    if budget:
+        assert error is None
+        assert world.client.status == 200
+        assert world.log == ["c0", "g0", "c0", "g0"]
+    else:
+        assert isinstance(error, ConnectionBroken)
+        assert (error.status, error.source.value) == (502, "ctx")
+        assert world.log == ["c0", "g0"]
+
+
+async def test_a_refusal_by_the_generation_worker_is_passed_on(make: MakeWorld) -> None:
+    world = make(1, 1)
+    world.script(c0=[reply(HAND_OFF)], g0=[reply({"error": {"message": "too long"}}, 400)])
+    assert await world.ask() is None
+    assert world.client.status == 400
+    assert world.log == ["c0", "g0"]
+
+
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_generation_worker_that_refuses(make: MakeWorld, status: int, stream: bool) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -82,6 +83,30 @@ async def test_exchanges_over_one_connection() -> None:
             assert (pool.open_connections, pool.idle_connections) == (1, 1)
         await pool.close()
         await empty(pool)
+
+
+@pytest.mark.parametrize("how", ["close", "reset", "ours"])
+async def test_idle_connections_that_the_worker_ends_are_counted(how: str) -> None:
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(len(b"".join(REQUEST)))
+        writer.write(ANSWER)
+        await asyncio.sleep(0.02)
+        if how == "reset":
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        if how != "ours":
+            writer.transport.abort()
+        await reader.read()
+
+    async with worker(once) as address:
+        pool = ConnectionPool(address)
+        assert await exchange(pool) == b"{}"
+        assert pool.ended_by_worker == 0
+        if how == "ours":
+            await pool.close()
+        await empty(pool)
+        assert pool.ended_by_worker == (how != "ours")
+        await pool.close()
 
 
 async def test_tcp_options_are_set() -> None:
