@@ -83,7 +83,7 @@ async def observe(cell: Cell) -> Observation:
         try:
             answer = await client.answer()
             if isinstance(cell.expected, ErrorEvent):
-                answer.closed = await client.is_closed()
+                answer.closed = await client.is_closed(0.05)
         finally:
             await client.close()
         await proxy.settled()

@@ -116,10 +116,10 @@ class ChaosClient:
         """Begin anew after a complete answer."""
         self._protocol.start_next_cycle()
 
-    async def is_closed(self) -> bool:
-        """Whether the proxy closes the connection, without another byte."""
+    async def is_closed(self, seconds: float = SECONDS) -> bool:
+        """Whether the proxy closes the connection within this time, without another byte."""
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(seconds):
                 return not await self.reader.read(1)
         except ConnectionError:
             return True

@@ -12,8 +12,8 @@ the rows:
    After other failures before the client has got anything the whole request is done once more, context leg included.
    Deadlines and 4xx are final.
 5. Nothing is sent to the client before the generation worker's status is known. Once a stream has begun, an error
-   is one more event, without [DONE], and the connection closes; if the bytes sent end inside an event, the connection
-   is cut without the end of the message, and counted.
+   is one more event, without [DONE], and the message ends; if the bytes sent end inside an event, the connection is cut
+   without that, and counted. No other close comes unannounced, since clients may reuse the connection at once.
 6. Whatever the worker sends behind [DONE] is passed on.
 7. A hand-off that nobody took stays with the context worker until it expires there, and is counted: `failed` when
    a last leg for nobody failed too, `lost` when it is open whether a worker has taken it.
