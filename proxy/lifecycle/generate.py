@@ -108,8 +108,7 @@ class Generation:
                     self._avoid()
                     raise GenerationFailed(last)
                 if status not in REFUSED_STATUSES:
-                    lost = perhaps_taken or self._legs.context_lost
-                    if status == 400 and lost is not None:
+                    if status == 400 and (lost := perhaps_taken or self._legs.context_lost):
                         raise GenerationFailed(lost)
                     if status != 200:
                         self._legs.lose()

@@ -80,7 +80,7 @@ class HandedOff:
     def context_lost(self) -> LegFault | None:
         """See `GenerationLegs`. The connection that brought the hand-off was idle since: a worker that dies ends it."""
         near = self.near
-        if near is None or (near.ready and near.pool.ended_by_worker == self._ended_before):
+        if near is None or (not near.health.unreachable and near.pool.ended_by_worker == self._ended_before):
             return None
         fault = ConnectionBroken("the context worker has gone", retry=Retry.NEVER)
         fault.source = Source.CONTEXT

@@ -198,11 +198,16 @@ async def test_a_worker_that_died_with_the_hand_off(make: MakeWorld, budget: flo
 
 
 @pytest.mark.parametrize("budget", [1.0, 0.0])
-async def test_a_context_worker_that_died_with_the_kv(make: MakeWorld, budget: float) -> None:
+@pytest.mark.parametrize("noticed", ["by its connection", "by probes"])
+async def test_a_context_worker_that_died_with_the_kv(make: MakeWorld, budget: float, noticed: str) -> None:
     """The generation worker's 400 is then no fault of the client's."""
 
     def dies(transport: Any) -> None:
-        world["c0"].transports[-1].receive_eof()
+        if noticed == "by probes":
+            for _ in range(3):
+                world["c0"].instance.health.probe_failed(timed_out=False)
+        else:
+            world["c0"].transports[-1].receive_eof()
         transport.receive(reply({"error": {"message": "Generation failed"}}, 400))
 
     world = make(2, 1, retry_budget=budget)
@@ -212,7 +217,7 @@ async def test_a_context_worker_that_died_with_the_kv(make: MakeWorld, budget: f
     if budget:
         assert error is None
         assert world.client.status == 200
-        assert world.log == ["c0", "g0", "c0", "g0"]
+        assert world.log == ["c0", "g0", "c1" if noticed == "by probes" else "c0", "g0"]
     else:
         assert isinstance(error, ConnectionBroken)
         assert (error.status, error.source.value) == (502, "ctx")
