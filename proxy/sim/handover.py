@@ -12,6 +12,8 @@ import msgspec
 
 from proxy.sim.kv import Handoff, HandoffError, KvRegistry
 
+TRANSFER_SECONDS = 60.0  # kv_transfer_timeout_ms of real workers
+_NO_LIMITS = httpx.Limits()
 POLL_SECONDS = 0.01  # generation first: how often KV that is not computed yet is asked for
 
 
@@ -83,8 +85,13 @@ class KvReach:
         body = msgspec.json.encode(
             {"worker": context.worker, "disagg_request_id": request_id, "waiting": waiting}
         )
+        client = self._client(context.address)
         try:
-            response = await self._client(context.address).post("/sim/kv/take", content=body)
+            try:
+                response = await client.post("/sim/kv/take", content=body)
+            except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+                # The other process closed an idle connection just then, which is nothing that transceivers know.
+                response = await client.post("/sim/kv/take", content=body)
         except httpx.HTTPError as error:
             raise HandoffError(f"context worker {context.worker} cannot be reached: {error!r}") from error
         if response.status_code != 200:
@@ -103,10 +110,17 @@ class KvReach:
         client = self._clients.get(address)
         if client is None:
             if address.startswith("unix:"):
-                transport = httpx.AsyncHTTPTransport(uds=address.removeprefix("unix:"))
-                client = httpx.AsyncClient(base_url="http://worker", transport=transport)
+                transport = httpx.AsyncHTTPTransport(uds=address.removeprefix("unix:"), limits=_NO_LIMITS)
+                client = httpx.AsyncClient(
+                    base_url="http://worker", transport=transport, timeout=TRANSFER_SECONDS
+                )
             else:
-                client = httpx.AsyncClient(base_url=f"http://{address}", trust_env=False)
+                client = httpx.AsyncClient(
+                    base_url=f"http://{address}",
+                    trust_env=False,
+                    timeout=TRANSFER_SECONDS,
+                    limits=_NO_LIMITS,
+                )
             self._clients[address] = client
         return client
 

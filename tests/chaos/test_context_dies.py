@@ -36,7 +36,7 @@ def test_its_hand_off_is_made_again(processes, stream, retries):
             await asyncio.sleep(0.01)
 
     async def scenario():
-        body = chat(stream=True, max_tokens=75, ignore_eos=True)
+        body = chat(stream=True, max_tokens=150, ignore_eos=True)
         long = asyncio.create_task(ask(proxy.port, CHAT, body))
         await legs(1)
         before = placed(*addresses)

@@ -11,7 +11,8 @@ from proxy.config.settings import ProxySettings
 from proxy.sim import expected_text
 
 DEFAULTS = ProxySettings()
-LIMIT = 0.4
+# Everything but what is slow on purpose must be done well within it, on a busy machine too.
+LIMIT = 1.0
 
 
 KINDS = ("own", "uvicorn")
@@ -70,7 +71,7 @@ def test_the_total_counts_both_legs(chaos):
     async def then(proxy, stream):
         check_error(await proxy.ask(CHAT, chat(stream=stream)), "gen", "deadline_exceeded")
 
-    slow = {"kind": "slow_first_byte", "seconds": LIMIT * 0.7}
+    slow = {"kind": "slow_first_byte", "seconds": LIMIT * 0.6}
     run(
         chaos,
         {"context": slow, "generation": slow},

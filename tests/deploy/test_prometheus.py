@@ -169,6 +169,10 @@ def expressions() -> list[str]:
     return found
 
 
+def _agree(stack: Stack, expected: Mapping[str, float]) -> bool:
+    return all(stack.value(expression) == number for expression, number in expected.items())
+
+
 def test_the_dashboard_shows_the_load(stack: Stack) -> None:
     eventually(lambda: stack.value("disagg_proxy_processes") == 2, what="both processes")
     eventually(lambda: stack.value("disagg_proxy_ready") == 1, what="readiness")
@@ -189,11 +193,15 @@ def test_the_dashboard_shows_the_load(stack: Stack) -> None:
         load.stop()
     assert load.broken == 0
     served = load.count(200)
-    ok = 'sum(disagg_proxy_requests_total{outcome="ok", model="sim"})'
-    eventually(lambda: stack.value(ok) == served, what="the last scrape")
-    for (route, stream, status), number in load.answers.items():
-        labels = f'route="{route}", stream="{stream}", outcome="{"ok" if status == 200 else "rejected"}"'
-        assert stack.value(f"sum(disagg_proxy_requests_total{{{labels}}})") == number
+
+    def counts() -> dict[str, float]:
+        found = {'outcome="ok", model="sim"': served}
+        for (route, stream, status), number in load.answers.items():
+            outcome = "ok" if status == 200 else "rejected"
+            found[f'route="{route}", stream="{stream}", outcome="{outcome}"'] = number
+        return {f"sum(disagg_proxy_requests_total{{{labels}}})": number for labels, number in found.items()}
+
+    eventually(lambda: _agree(stack, counts()), what="the last scrape")
     streams = sum(number for (_, stream, _), number in load.answers.items() if stream == "true")
     expected = {
         "sum(disagg_proxy_request_seconds_count)": served,
@@ -212,7 +220,7 @@ def test_the_dashboard_shows_the_load(stack: Stack) -> None:
         "gen_complete_latency_seconds_count": served,
     }
     # Counts that are kept elsewhere come from the other process once a second.
-    eventually(lambda: all(stack.value(name) == number for name, number in expected.items()), 5, "agreement")
+    eventually(lambda: _agree(stack, expected), 5, "agreement")
 
 
 def test_no_counter_goes_backwards(stack: Stack) -> None:

@@ -44,8 +44,8 @@ class TestSignals:
     def test_running_streams_finish(self, processes):
         """Not ready at once; new requests are served for the grace; what runs ends as if nothing had happened."""
         processes.sim("--decode-ms", "60")
-        proxy = processes.serve(processes.config({"drain_grace": 0.5}))
-        body = chat(stream=True, max_tokens=30, ignore_eos=True)
+        proxy = processes.serve(processes.config({"drain_grace": 3}))
+        body = chat(stream=True, max_tokens=60, ignore_eos=True)
         answers = []
         with RawClient(proxy.port) as client, RawClient(proxy.port) as idle:
             idle.send(request(b"", path="/health", method="GET", length=False))

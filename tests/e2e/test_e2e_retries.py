@@ -2,9 +2,9 @@
 
 import time
 
-import httpx
 import pytest
 from e2e_bodies import answer_text, chat, completion, streamed_text
+from e2e_raw import RawClient, request
 from program import eventually
 
 from proxy.sim import expected_text
@@ -338,10 +338,8 @@ class TestClientLeaves:
         stack.expected_leftover = 1
 
     def leave(self, stack, body, worker, *, leg):
-        aborts = worker.engine.aborts
-        with (
-            httpx.Client(base_url=stack.http.base_url, trust_env=False) as client,
-            pytest.raises(httpx.ReadTimeout),
-        ):
-            client.post("/v1/chat/completions", json=body, timeout=0.2)
+        aborts, legs = worker.engine.aborts, worker.legs[leg]
+        with RawClient(stack.port) as client:
+            client.send(request(body))
+            eventually(lambda: worker.legs[leg] == legs + 1, what="the leg")
         eventually(lambda: worker.engine.aborts == aborts + 1, 3, "the abort")

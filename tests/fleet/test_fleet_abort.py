@@ -34,7 +34,7 @@ def test_abort_by_id(start_fleet: Callable[..., FleetStack], processes: int) -> 
             assert control.call("POST", "/abort_request", json={"rid": name}) == {"aborted": 1}
             assert task.result(timeout=20).status_code == 410
             assert sum(each.done() for each in running.values()) == number
-        assert control.call("GET", "/v1/loads")["aggregate"]["total_reqs"] == 0
+        eventually(lambda: control.call("GET", "/v1/loads")["aggregate"]["total_reqs"] == 0, what="no load")
         again = [pool.submit(complete, fleet, f"s{number}") for number in range(REQUESTS)]
         eventually(lambda: control.call("GET", "/pause")["in_flight"] == REQUESTS, what="all requests")
         assert control.call("POST", "/abort_request", json={"abort_all": True}) == {"aborted": REQUESTS}

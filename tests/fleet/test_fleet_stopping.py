@@ -89,7 +89,7 @@ def test_a_signal_while_the_processes_start(start_fleet: StartFleet) -> None:
 async def test_a_process_that_is_told_to_end_is_replaced(start_fleet: StartFleet) -> None:
     fleet = start_fleet(2, decode_ms=20.0, drain_grace=0.1)
     await asyncio.to_thread(fleet.wait_ready)
-    load = Load(fleet.port, {**BODY, "max_tokens": 60})
+    load = Load(fleet.port, {**BODY, "max_tokens": 200})
     running = asyncio.ensure_future(load.run(32, 1))
     await in_flight(fleet, 32)
     first = fleet.pids()[1]
@@ -100,7 +100,7 @@ async def test_a_process_that_is_told_to_end_is_replaced(start_fleet: StartFleet
     for _ in range(30):
         assert (await asyncio.to_thread(fleet.get, "/health/live"))[0] == 200
     assert alive(first)
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 3.0
     await running
     assert load.statuses == {200: 32}
     assert load.lost == []

@@ -98,6 +98,17 @@ async def test_kv_of_another_process_is_reached_over_http(client: Client) -> Non
         assert "cannot be reached" in gone.json()["message"]
 
 
+async def test_kv_is_reached_although_an_idle_connection_ends(client: Client) -> None:
+    async with SimCluster(1, 0, name_prefix="left-") as left, SimCluster(0, 1, name_prefix="right-") as right:
+        context, generation = left.context_workers[0], right.generation_workers[0]
+        for fault in (False, True):
+            body = generation_body(completion(), await client.context(context, completion()))
+            if fault:
+                context.add_fault(kind="reset_reused", count=1)
+            assert (await client.post(generation, body)).status_code == 200
+        assert not context.board.faults
+
+
 async def test_generation_first_over_http(client: Client) -> None:
     async with SimCluster(1, 0, name_prefix="left-") as left, SimCluster(0, 1, name_prefix="right-") as right:
         info = (await client.get(left.context_workers[0], "/server_info")).json()["disaggregated_params"]

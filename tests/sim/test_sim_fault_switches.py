@@ -69,9 +69,9 @@ async def test_starting(cluster: SimCluster, client: Client) -> None:
 
 
 async def test_starting_ends_by_itself(client: Client) -> None:
-    async with SimCluster(1, 0, faults=({"kind": "starting", "seconds": 0.05},)) as cluster:
+    async with SimCluster(1, 0, faults=({"kind": "starting", "seconds": 0.5},)) as cluster:
         assert (await client.get(cluster.context_workers[0], "/health")).status_code == 503
-        await asyncio.sleep(0.08)
+        await asyncio.sleep(0.6)
         assert (await client.get(cluster.context_workers[0], "/health")).status_code == 200
 
 
@@ -102,17 +102,17 @@ async def test_refuse_over_http_through_a_sibling(cluster: SimCluster, client: C
         await client.get(target, "/health")
     await client.http.delete(other.url + "/sim/faults", params={"worker": target.name})
     assert (await client.get(target, "/health")).status_code == 200
-    itself = await client.http.post(target.url + "/sim/faults", json={"kind": "refuse", "seconds": 0.05})
+    itself = await client.http.post(target.url + "/sim/faults", json={"kind": "refuse", "seconds": 0.5})
     assert itself.status_code == 200
     await eventually(lambda: target._listener and not target._listener.is_open)
     await eventually(lambda: target._listener and target._listener.is_open)
 
 
 async def test_refuse_from_the_start_for_a_while(client: Client) -> None:
-    async with SimCluster(1, 0, faults=({"kind": "refuse", "seconds": 0.05},)) as cluster:
+    async with SimCluster(1, 0, faults=({"kind": "refuse", "seconds": 0.5},)) as cluster:
         with pytest.raises(httpx.ConnectError):
             await client.get(cluster.context_workers[0], "/health")
-        await asyncio.sleep(0.08)
+        await asyncio.sleep(0.6)
         assert (await client.get(cluster.context_workers[0], "/health")).status_code == 200
 
 
