@@ -66,7 +66,12 @@ class ChaosLoop:
         self.call(self._end())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
-        self.loop.close()
+        # After a failure sockets may be open, with which uvloop never closes.
+        closing = threading.Thread(target=self.loop.close, name="chaos-close", daemon=True)
+        closing.start()
+        closing.join(SECONDS / 10)
+        if closing.is_alive():
+            self.problems.append("the loop does not close: sockets are open")
         logging.getLogger().removeHandler(self._log)
 
     async def _end(self) -> None:

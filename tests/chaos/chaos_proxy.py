@@ -17,7 +17,7 @@ from proxy.lifecycle.service import Service
 from proxy.serve import make_server
 from proxy.sim import SimCluster, SimWorker, Speed
 
-SECONDS = 10.0
+SECONDS = 30.0
 KV_SECONDS = 6.0
 _SAMPLE = re.compile(r"^disagg_proxy_(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -150,6 +150,14 @@ class ChaosProxy:
 
     async def __aenter__(self) -> Self:
         await self.cluster.start()
+        try:
+            await self._start()
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def _start(self) -> None:
         urls = self.cluster.context_urls, self.cluster.generation_urls
         settings = settings_for(*urls, **{"worker_version": self.cluster.settings.profile, **self._overrides})
         if self._kind == "own":
@@ -176,9 +184,11 @@ class ChaosProxy:
         workers = self.service.registry.workers
         # Under load a worker can be ready and too busy to tell.
         await until(lambda: all(worker.instance.models for worker in workers), "what the workers serve")
-        return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self._stop()
+
+    async def _stop(self) -> None:
         try:
             if self._kind == "own":
                 self._server.stop()

@@ -41,7 +41,7 @@ def observations(request, chaos):
         for item in request.session.items
         if item.path == request.path and hasattr(item, "callspec")
     ]
-    seen = chaos.call(observe_all(list(dict.fromkeys(wanted))), 300)
+    seen = chaos.call(observe_all(list(dict.fromkeys(wanted))), 600)
     # ASGI cannot cut a connection but by returning early, of which uvicorn complains.
     cut = [cell for cell in wanted if cell.kind == "uvicorn" and isinstance(cell.expected, Cut)]
     chaos.excuse("ASGI callable returned without completing response.", len(cut))

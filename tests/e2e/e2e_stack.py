@@ -141,6 +141,8 @@ def settings_for(context_urls: list[str], generation_urls: list[str], **override
         "generation_servers": _section(generation_urls),
         # The workers are there before the proxy; later probes would only cost time.
         "probe_interval": 60.0,
+        # Workers and proxy share the processor, often the loop: who is late is not sick.
+        "probe_timeout": 30.0,
         "drain_grace": 0,
         "drain_timeout": 5,
         # Tests are all failures and little traffic.
