@@ -206,9 +206,11 @@ class Watch:
         self.abort(ClientGone("the client left"))
 
     def abort(self, error: ProxyError) -> None:
-        """End the guarded exchange; between two of them, the next `check` raises the error."""
+        """End the request: the guarded exchange fails with the error, or the next `check` raises it.
+
+        An exchange may be over although its task has not noticed yet: then only `check` is left.
+        """
+        self._ended = error
         target, self._target = self._target, None
         if target is not None:
             target.abort(self._exchange, error)
-        else:
-            self._ended = error

@@ -17,7 +17,7 @@ from scripted_workers import (
     reply,
 )
 
-from proxy.errors import BrokenAnswer, ConnectFailed, ConnectionBroken, NotReady
+from proxy.errors import Aborted, BrokenAnswer, ConnectFailed, ConnectionBroken, NotReady
 from proxy.workers.worker import Role
 
 MakeWorld = Callable[..., World]
@@ -230,6 +230,20 @@ async def test_a_refusal_by_the_generation_worker_is_passed_on(make: MakeWorld) 
     assert await world.ask() is None
     assert world.client.status == 400
     assert world.log == ["c0", "g0"]
+
+
+async def test_an_abort_in_the_moment_in_which_the_context_worker_answers(make: MakeWorld) -> None:
+    """The leg is over, and the request does not know it yet."""
+
+    def answers(transport: Any) -> None:
+        transport.receive(reply(HAND_OFF))
+        assert world.service.admission.abort_running(lambda: Aborted("by an operator")) == 1
+
+    world = make(1, 1)
+    world.script(c0=[answers], g0=[reply(GENERATED)])
+    assert isinstance(await world.ask(), Aborted)
+    # Nobody is answered; the generation leg is the drain's.
+    assert world.client.status == 0
 
 
 @pytest.mark.parametrize("status", [429, 503])
