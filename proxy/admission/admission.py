@@ -134,6 +134,7 @@ class Admission:
         size: int = 0,
         priority: float = 0.5,
         request_id: str = "",
+        abort: Callable[[ProxyError], None] | None = None,
     ) -> Waiter:
         """Let a request wait that could not `enter`.
 
@@ -143,6 +144,7 @@ class Admission:
             size: of its body, bytes.
             priority: 0 to 1, higher first.
             request_id: of the request.
+            abort: ends it with an error once it is admitted; its task may not have noticed that yet.
 
         Raises:
             KeyLimitReached, Overloaded, Paused: it may not even wait.
@@ -157,7 +159,9 @@ class Admission:
             message = "the requests that are waiting hold too much memory"
             raise self._refusal(Overloaded(message, code="queue_bytes_full"))
         self._count_key(key, 1)
-        waiter = Waiter(self, future, size=size, priority=priority, key=key, request_id=request_id)
+        waiter = Waiter(
+            self, future, size=size, priority=priority, key=key, request_id=request_id, abort_admitted=abort
+        )
         self._queue.add(waiter)
         self._serve()
         return waiter
@@ -262,6 +266,7 @@ class Admission:
             waiter = queue.first()
             queue.remove(waiter)
             permit = Permit(self, waiter.key)
+            permit.request_id, permit.abort = waiter.request_id, waiter.abort_admitted
             if waiter.admit(permit):
                 self._running.add(permit)
                 self._in_context += 1

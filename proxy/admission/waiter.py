@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from proxy.admission.admission import Admission
     from proxy.admission.permit import Permit
@@ -20,9 +21,10 @@ class Waiter:
         priority: 0 to 1, higher first.
         key: name of the API key, empty without one.
         request_id: of the request.
+        abort_admitted: ends it with an error after its admission.
     """
 
-    __slots__ = ("_admission", "_future", "key", "priority", "request_id", "size")
+    __slots__ = ("_admission", "_future", "abort_admitted", "key", "priority", "request_id", "size")
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class Waiter:
         priority: float,
         key: str,
         request_id: str = "",
+        abort_admitted: Callable[[ProxyError], None] | None = None,
     ) -> None:
         self._admission = admission
         self._future = future
@@ -40,6 +43,7 @@ class Waiter:
         self.priority = priority
         self.key = key
         self.request_id = request_id
+        self.abort_admitted = abort_admitted
 
     async def permit(self) -> Permit:
         """Wait for the turn; whatever interrupts it, the place in the queue or the permit is given back.

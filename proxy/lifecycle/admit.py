@@ -43,14 +43,12 @@ async def wait_for_permit(service: Service, record: RequestRecord, watch: Watch,
         size=record.body_size,
         priority=priority,
         request_id=record.request_id,
+        abort=watch.abort,
     )
     record.queue_began = perf_counter()
     watch.guard(waiter, 0, "queue", service.settings.proxy.timeout_queue)
     try:
-        permit = await waiter.permit()
+        return await waiter.permit()
     finally:
         watch.release()
         record.queue_ended = perf_counter()
-    permit.abort = watch.abort
-    permit.request_id = record.request_id
-    return permit

@@ -210,6 +210,24 @@ async def test_paused_requests_are_refused(limits):
     assert (b"retry-after", b"1") in caught.value.headers
 
 
+@pytest.mark.parametrize("by_id", [False, True])
+async def test_who_has_just_been_admitted_can_be_aborted(by_id):
+    """Its task has not run since."""
+    world = World(max_inflight=1)
+    first = world.admission.enter()
+    errors = []
+    _, future = world.wait(request_id="second", abort=errors.append)
+    first.release()
+    assert future.done()
+    if by_id:
+        assert world.admission.abort_requests(["second"], lambda: Aborted("enough")) == 1
+    else:
+        assert world.admission.abort_running(lambda: Aborted("enough")) == 1
+    assert [error.code for error in errors] == ["aborted"]
+    future.result().release()
+    world.assert_empty()
+
+
 async def test_running_requests_can_be_aborted():
     world = World()
     errors = []
