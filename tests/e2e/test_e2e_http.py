@@ -255,7 +255,7 @@ def test_a_connection_outlives_an_error_event(make_stack, fault, choices):
     """No close was announced, so a client may send its next request as soon as it has the whole message."""
     stack = make_stack(timeout_idle=0.3, timeout_first_byte=0.3, sse_keepalive_seconds=0.05)
     stack.most_leftover = choices
-    stack.cluster.generation_workers[0].add_fault(leg="generation", count=choices, **BROKEN[fault])
+    stack.cluster.generation_workers[0].add_fault(leg="generation", count=1, **BROKEN[fault])
     good = chat()
     with RawClient(stack.port) as client:
         client.send(request(chat(stream=True, n=choices)))
