@@ -7,6 +7,7 @@ Layout (TRT#15309 and the protocol of `trtllm-serve disaggregated`), most signif
 and then moved into [2^40, 2^63 - 1), since workers number their own requests below 2^40.
 """
 
+import random
 import time
 from collections.abc import Callable
 
@@ -34,21 +35,35 @@ def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _anywhere() -> int:
+    return random.getrandbits(9)  # half of the counter's range
+
+
 class RequestIds:
     """Mints ids that rise strictly within the process.
 
     The clock is the wall clock, since a monotonic clock starts again at each boot and ids would repeat;
-    when it steps back the last used millisecond stays in force, and when 1,024 ids were used up in one
+    when it steps back the last used millisecond stays in force, and when the counter has come to its end within a
     millisecond the next one is borrowed.
+
+    In each millisecond the counter starts somewhere in its lower half: proxies that chose the same node id by chance
+    would otherwise mint the same id whenever they do so in the same millisecond, and workers refuse the second one.
     """
 
-    __slots__ = ("_clock", "_counter", "_last_ms", "_node_id", "_process_id")
+    __slots__ = ("_clock", "_counter", "_first", "_last_ms", "_node_id", "_process_id")
 
-    def __init__(self, node_id: int, process_id: int = 0, clock: Callable[[], int] = _wall_clock_ms) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        process_id: int = 0,
+        clock: Callable[[], int] = _wall_clock_ms,
+        first: Callable[[], int] = _anywhere,
+    ) -> None:
         assemble_id(0, node_id, process_id, 0)  # refuse bad parts at once, not at the first request
         self._node_id = node_id
         self._process_id = process_id
         self._clock = clock
+        self._first = first
         self._last_ms = -1
         self._counter = 0
 
@@ -57,10 +72,10 @@ class RequestIds:
         now = self._clock()
         if now > self._last_ms:
             self._last_ms = now
-            self._counter = 0
+            self._counter = self._first()
         else:
             self._counter += 1
             if self._counter == _COUNTER_LIMIT:
                 self._last_ms += 1
-                self._counter = 0
+                self._counter = self._first()
         return assemble_id(self._last_ms, self._node_id, self._process_id, self._counter)

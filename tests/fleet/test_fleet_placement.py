@@ -75,8 +75,8 @@ async def test_conversations_stay_whichever_process_of_whichever_fleet_gets_them
 ) -> None:
     options = {"listed": 4, "router": "conversation", "slow_start_seconds": 0}
     speed = Speed(prefill_tokens_per_second=20_000)
-    one = start_fleet(3, workers={**WORKERS, "context": 5, "speed": speed}, **options)
-    two = start_fleet(2, cluster=one.cluster, **options)
+    one = start_fleet(3, workers={**WORKERS, "context": 5, "speed": speed}, top={"node_id": 1}, **options)
+    two = start_fleet(2, cluster=one.cluster, top={"node_id": 2}, **options)
     for fleet in (one, two):
         await asyncio.to_thread(fleet.wait_ready)
     chance = random.Random(conversations)

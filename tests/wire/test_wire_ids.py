@@ -39,7 +39,7 @@ def test_bad_parts_are_refused_at_once(node_id: int, process_id: int) -> None:
 
 def test_parts_are_used() -> None:
     clock = Clock(1_000_000)
-    ids = RequestIds(255, 63, clock)
+    ids = RequestIds(255, 63, clock, lambda: 0)
     assert parts(ids.mint()) == (1_000_000, 255, 63, 0)
     assert parts(ids.mint()) == (1_000_000, 255, 63, 1)
     clock.now += 1
@@ -48,7 +48,7 @@ def test_parts_are_used() -> None:
 
 def test_a_clock_that_steps_back_changes_nothing() -> None:
     clock = Clock(1_000_000)
-    ids = RequestIds(1, clock=clock)
+    ids = RequestIds(1, clock=clock, first=lambda: 0)
     minted = [ids.mint()]
     for step in (-1, -1000, -500_000, 999):
         clock.now = 1_000_000 + step
@@ -60,7 +60,7 @@ def test_a_clock_that_steps_back_changes_nothing() -> None:
 
 def test_overflow_borrows_the_next_millisecond() -> None:
     clock = Clock(1_000_000)
-    ids = RequestIds(1, clock=clock)
+    ids = RequestIds(1, clock=clock, first=lambda: 0)
     minted = [ids.mint() for _ in range(2500)]
     assert minted == sorted(set(minted))
     assert [parts(minted[at])[::3] for at in (0, 1023, 1024, 2048)] == [
@@ -73,6 +73,17 @@ def test_overflow_borrows_the_next_millisecond() -> None:
     assert ids.mint() > minted[-1]
     clock.now += 10
     assert parts(ids.mint())[::3] == (1_000_011, 0)
+
+
+def test_equal_node_ids_seldom_make_equal_ids() -> None:
+    """Proxies that know nothing of each other choose them at random, one of 256."""
+    clock = Clock(1_000_000)
+    one, other = RequestIds(7, clock=clock), RequestIds(7, clock=clock)
+    equal = 0
+    for _ in range(1000):
+        clock.now += 1
+        equal += one.mint() == other.mint()
+    assert equal < 30
 
 
 def test_a_million_ids_rise_strictly() -> None:
