@@ -110,13 +110,14 @@ class Candidates:
         """Those that have none of these addresses; `self` if none has."""
         if self._positions is None:
             self._positions = {worker.address: position for position, worker in enumerate(self.workers)}
-        positions = [self._positions[address] for address in addresses if address in self._positions]
+        # A worker may have failed a request more than once.
+        positions = {self._positions[address] for address in addresses if address in self._positions}
         if not positions:
             return self
         if len(positions) > 1 or self.size > _REMEMBERED:
             return self._remove(positions)
         # Where workers are listed in both roles every generation leg leaves one of them out.
-        address = self.workers[positions[0]].address
+        address = self.workers[next(iter(positions))].address
         rest = self._without.get(address)
         if rest is None:
             rest = self._without[address] = self._remove(positions)

@@ -203,3 +203,15 @@ def test_keys_are_spread_evenly():
     fakes = Pool(8, "conversation")
     used = Counter(worker_of(fakes, key) for key in range(8000))  # keys that hardly differ
     assert all(850 < number < 1150 for number in used.values())
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_worker_that_failed_twice_is_avoided_once(size):
+    """It is in the list as often; nobody else must leave for that."""
+    fakes = Pool(size, "round_robin")
+    addresses = [worker.address for worker in fakes.pool.workers]
+    for failed in (0, 1, size - 1):
+        avoid = [addresses[failed]] * 3
+        found = {worker_of(fakes, None, avoid=avoid) for _ in range(size - 1)}
+        assert found == set(addresses) - set(avoid)
+    assert worker_of(fakes, None, avoid=addresses * 2) in addresses
