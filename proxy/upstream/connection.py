@@ -256,9 +256,7 @@ class WorkerConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Called by the event loop."""
         self._transport = None
-        self._pool.forget(self)
-        if error is not None:
-            self._pool.ended_by_worker += 1
+        self._pool.forget(self, error)
         if self._busy:
             if self._response is not None and self._sink is None and not self._collect:
                 self._ended = True  # what is held may be a complete answer

@@ -131,8 +131,10 @@ class ConnectionPool:
         if self._sweep is None:
             self._sweep = self._loop.call_later(IDLE_LIMIT, self._close_expired)
 
-    def forget(self, connection: WorkerConnection) -> None:
-        """Called by a connection that was lost."""
+    def forget(self, connection: WorkerConnection, error: Exception | None) -> None:
+        """Called by a connection that was lost; with an error if that was not our doing."""
+        if error is not None:
+            self.ended_by_worker += 1
         self._open.discard(connection)
         with contextlib.suppress(ValueError):
             self._idle.remove(connection)
